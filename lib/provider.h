@@ -13,6 +13,8 @@
 #ifndef SBX_PROVIDER_H
 #define SBX_PROVIDER_H
 
+#include "base/err.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,7 +23,6 @@
 
 struct sbx_config;
 struct sbx_template;
-struct sbx_err;
 struct sbx_loop;
 struct sbx_provider; /* the provider's own type; its first member is: const struct sbx_provider_ops *ops */
 struct sbx_pbox;     /* the provider's own type */

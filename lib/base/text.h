@@ -15,9 +15,10 @@ struct sbx_buf;
 #define SBX_TEXT_MAX_VALUE UINT64_MAX /* what "max" parses to */
 
 /*
- * Parsers of one value: blanks and one newline around it are allowed, nothing else.  0, or -EINVAL /
- * -ERANGE with *ret untouched.  The text need not be NUL-terminated.
- *   size:     "64M", "1.5G", "512", "max"      K M G T are powers of 1024; also KiB, kb ...   -> bytes
+ * Parsers of one value: blanks around it and one newline behind it are allowed, nothing else.  0, or -EINVAL /
+ * -ERANGE (too large, or not zero but less than one unit of the result) with *ret untouched.  A fraction of the
+ * result's unit is cut off: "0.1K" is 102 bytes.  The text need not be NUL-terminated.
+ *   size:     "64M", "1.5G", "512", "max"      K M G T are powers of 1024; also KiB, kb, 512B -> bytes
  *   duration: "500ms", "30s", "30", "5m", "2h", "1.5s", "max"   a bare number is seconds     -> ms
  *   cpu:      "0.5", "2", "500m", "max"        cores                                          -> 1/1000 core
  *   count:    "256", "max"
@@ -32,7 +33,7 @@ int sbx_text_count(const char *text, size_t len, uint64_t *ret);
 const char *sbx_text_print_size(uint64_t bytes, char buf[SBX_TEXT_NUMBER_MAX]);
 const char *sbx_text_print_duration(uint64_t ms, char buf[SBX_TEXT_NUMBER_MAX]);
 const char *sbx_text_print_cpu(uint64_t milli, char buf[SBX_TEXT_NUMBER_MAX]);
-/* for messages: "512M", "1.5G", "100" */
+/* for messages: "512M", "1.5G", "100"; not exact: one digit behind the point, cut off */
 const char *sbx_text_short_size(uint64_t bytes, char buf[SBX_TEXT_NUMBER_MAX]);
 
 /* sbx_text_trim - cut blanks and newlines at both ends; returns the new start, *len changes */
@@ -46,7 +47,8 @@ bool sbx_text_file_name(const char *name);
 bool sbx_text_env_name(const char *name, size_t len);
 /*
  * sbx_text_subpath - a path inside the workspace: relative, names checked one by one, no "..".
- * "." and "" mean the workspace.  Writes "a/b" into @ret (size @size).  -EINVAL, -ENAMETOOLONG.
+ * "." and "" mean the workspace; one newline behind it does not count.  Writes "a/b" into @ret (size @size), or
+ * leaves it alone and returns -EINVAL, -ENAMETOOLONG.
  */
 int sbx_text_subpath(const char *text, size_t len, char *ret, size_t size);
 
@@ -55,8 +57,8 @@ int sbx_text_subpath(const char *text, size_t len, char *ret, size_t size);
  */
 struct sbx_utf8 {
 	uint64_t json_len;  /* bytes of the escaped string so far, without the quotes */
-	uint32_t partial;   /* the loop's: bits of an unfinished character */
-	uint8_t need, min_class;
+	uint8_t need;	    /* bytes that the character still lacks */
+	uint8_t second;	    /* text.c's: which values its second byte may have */
 	bool bad;	    /* not UTF-8: stays true */
 };
 void sbx_utf8_feed(struct sbx_utf8 *u, const char *bytes, size_t len);
