@@ -1,5 +1,108 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* placeholder: see the next commit */
+/*
+ * Owns: one sandbox: its state, its provider handle, its slots and runs, its last error.  Any thread unless said.
+ * Lock order: catalog, box, slot, run; see docs/ARCHITECTURE.md.
+ */
 #ifndef SBX_BOX_H
 #define SBX_BOX_H
+
+#include "base/err.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "gate.h"
+#include "provider.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+struct sbx_buf;
+struct sbx_catalog;
+struct sbx_run;
+struct sbx_slot;
+
+#define SBX_NAME_MAX 64	      /* a box or slot name with its NUL */
+#define SBX_RUNS_KEPT 32      /* ended runs kept per box, besides those that run/ or a slot shows */
+#define SBX_SLOTS_MAX 1024    /* run/SLOT folders per box */
+#define SBX_RUNS_MAX 4096     /* runs of a box that are pending or running */
+
+struct sbx_box {
+	atomic_uint refs;
+	struct sbx_catalog *catalog; /* outlives all boxes */
+	struct sbx_pbox *pbox;	     /* the provider's handle, fixed */
+	uint64_t ino_base;	     /* see sbx_catalog_ino */
+	char name[SBX_NAME_MAX];
+	struct sbx_gate gate;	     /* state changes */
+	struct sbx_slot *run;	     /* run/ itself */
+	bool ephemeral;		     /* made by this mount, to be deleted at its end: -o ephemeral */
+
+	struct sbx_lock lock;
+	enum sbx_box_state state;    /* guarded by lock */
+	bool deleted;		     /* guarded by lock: rmdir was answered */
+	bool starting;		     /* guarded by lock: box_start was called, no event yet */
+	struct sbx_err last;	     /* guarded by lock: what `error` shows */
+	struct sbx_list slots;	     /* guarded by lock: run/SLOT, struct sbx_slot.link */
+	unsigned int slots_n;	     /* guarded by lock */
+	struct sbx_list runs;	     /* guarded by lock: oldest first, struct sbx_run.link */
+	struct sbx_list waiting;     /* guarded by lock: runs that wait for RUNNING, struct sbx_run.wait_link */
+	uint64_t next_id;	     /* guarded by lock */
+	atomic_uint_fast64_t spooled;	/* bytes of output kept, all runs */
+	atomic_uint_fast64_t active;	/* runs pending or running */
+};
+
+/* one reference; put frees with the last */
+struct sbx_box *sbx_box_get(struct sbx_box *box);
+void sbx_box_put(struct sbx_box *box);
+
+/*
+ * sbx_box_new - the object for a box that exists (@template NULL) or is to be made.  Called by catalog.c, which lists it.
+ * Errors of the provider (EEXIST, EINVAL, ENOSPC, EDQUOT ...).
+ */
+int sbx_box_new(struct sbx_catalog *catalog, const char *name, const struct sbx_template *template,
+		struct sbx_box **ret, struct sbx_err *err);
+/*
+ * sbx_box_delete - rmdir was asked: all programs end, waiting readers get ECANCELED, nodes become stale.
+ * Called by catalog.c after it took the box out of its list.  sbx_box_close - at unmount: runs end, the box is kept.
+ */
+void sbx_box_delete(struct sbx_box *box);
+void sbx_box_close(struct sbx_box *box);
+
+const struct sbx_provider_ops *sbx_box_ops(const struct sbx_box *box);
+struct sbx_pbox *sbx_box_pbox(const struct sbx_box *box);
+const char *sbx_box_name(const struct sbx_box *box);
+bool sbx_box_deleted(struct sbx_box *box);
+
+/* sbx_box_state - now.  @why: filled with the last error, may be NULL */
+enum sbx_box_state sbx_box_state(struct sbx_box *box, struct sbx_err *why);
+/* sbx_box_state_name - "running" */
+const char *sbx_box_state_name(enum sbx_box_state state);
+/* sbx_box_verb - what `status` takes: "start", "stop", "pause", "restart".  -EINVAL, -EOPNOTSUPP with a reason */
+int sbx_box_verb(struct sbx_box *box, const char *verb, size_t len, struct sbx_err *err);
+
+/*
+ * sbx_box_fail - remember a failure: the box's `error`, .sbxfs/errors and an event.
+ * @op, @path: see sbx_catalog_fail.   sbx_box_error: the text that `error` shows, "" = none
+ */
+void sbx_box_fail(struct sbx_box *box, const char *op, const char *path, const struct sbx_err *err);
+void sbx_box_error(struct sbx_box *box, struct sbx_buf *out);
+void sbx_box_error_clear(struct sbx_box *box);
+
+/* sbx_box_submit - @run (PENDING, in no list) gets its ID and starts as soon as the box runs; wakes a stopped box.  The box's
+ * list takes a reference of its own.  -EAGAIN: SBX_RUNS_MAX are going on. */
+int sbx_box_submit(struct sbx_box *box, struct sbx_run *run, struct sbx_err *err);
+/* sbx_box_run_over - called by run.c when a run has ended: forgets the oldest beyond SBX_RUNS_KEPT */
+void sbx_box_run_over(struct sbx_box *box);
+/* sbx_box_find_run - by ID, a counted reference; NULL: no such */
+struct sbx_run *sbx_box_find_run(struct sbx_box *box, uint64_t id);
+
+/* sbx_box_slot_new - mkdir run/NAME: -EEXIST, -EINVAL, -ENOSPC (SBX_SLOTS_MAX). */
+int sbx_box_slot_new(struct sbx_box *box, const char *name, struct sbx_slot **ret, struct sbx_err *err);
+/* sbx_box_slot_remove - its runs go on, in processes/.  -ENOENT.   sbx_box_slot_find: counted reference or NULL */
+int sbx_box_slot_remove(struct sbx_box *box, const char *name);
+struct sbx_slot *sbx_box_slot_find(struct sbx_box *box, const char *name);
+/* sbx_box_slots - calls @each for every slot but run/ itself, with the box's lock held: @each must not call back */
+void sbx_box_slots(struct sbx_box *box, void (*each)(void *data, struct sbx_slot *slot), void *data);
+
+/* sbx_box_ephemeral - does this box go with the mount? */
 #endif
