@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns: what lib/local/files.c, lib/provider.c and the tests may know of the local provider.
+ * The struct behind sbx_pbox is in lib/local/internal.h.
+ */
+#ifndef SBX_LOCAL_LOCAL_H
+#define SBX_LOCAL_LOCAL_H
+
+#include "../provider.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* the vtable; its files slot is filled with sbx_local_file_ops (files.c) by sbx_local_ops_init */
+extern struct sbx_provider_ops sbx_local_ops;
+/* files.c */
+extern const struct sbx_file_ops sbx_local_file_ops;
+
+/*
+ * sbx_local_pbox_get, sbx_local_pbox_put - one reference: fnodes keep their box alive with it, also
+ * after rmdir.  get returns @box.  Any thread; put may free.
+ */
+struct sbx_pbox *sbx_local_pbox_get(struct sbx_pbox *box);
+void sbx_local_pbox_put(struct sbx_pbox *box);
+
+/*
+ * sbx_local_workspace_fd - O_RDONLY|O_DIRECTORY descriptor of the workspace folder.  The box's: it stays
+ * open as long as @box is referenced, also after rmdir.  Any thread.
+ */
+int sbx_local_workspace_fd(const struct sbx_pbox *box);
+
+/* the HOST ids that files in the workspace must have (the box's uid and gid 1000, or the user's own) */
+uid_t sbx_local_pbox_uid(const struct sbx_pbox *box);
+gid_t sbx_local_pbox_gid(const struct sbx_pbox *box);
+
+/*
+ * sbx_local_disk_full - would host writes into this box eat into the reserve of the state file system?
+ * True from when the watcher found it below the reserve until it is above it again.  Asks statfs at most every
+ * 100 ms.  Any thread; cheap.
+ */
+bool sbx_local_disk_full(struct sbx_pbox *box);
+
+#endif
