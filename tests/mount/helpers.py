@@ -10,14 +10,20 @@ Environment:
   TMPDIR      where state folders are made (default: /var/tmp); a real disk with a few G of room
 """
 import errno
+import fcntl
 import json
 import os
+import pty
+import re
 import resource
+import select
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 from pathlib import Path
 
@@ -148,28 +154,77 @@ def proc_wchan(pid):
 
 
 def waits_in_fuse(pid):
-    """Is this process (or a child of it) asleep in a FUSE request? Where wchan is hidden: asleep at all."""
-    for p in [pid, *children(pid)]:
-        chan = proc_wchan(p)
-        if "request_wait_answer" in chan or (chan in ("", "0") and proc_state(p) in ("S", "D") and in_open(p)):
-            return True
-    return False
-
-
-def in_open(pid):
-    """Asleep in openat or read, by /proc/PID/syscall."""
+    """Is a thread of this process, or of a descendant, asleep in a FUSE request?"""
     try:
-        number = Path(f"/proc/{pid}/syscall").read_text().split()[0]
+        tasks = os.listdir(f"/proc/{pid}/task")
     except OSError:
-        return True
-    return number not in ("running", "61", "247", "7", "230", "271")
+        return False
+    return any("request_wait" in proc_wchan(t) or "fuse" in proc_wchan(t) for t in tasks) or any(
+        waits_in_fuse(c) for c in children(pid))
+
+
+def until_waiting(proc, what="the reader"):
+    """Return when a spawned program waits in the mount; it must not have ended."""
+    wait_for(lambda: proc.poll() is not None or waits_in_fuse(proc.pid), f"{what} waits: {proc.args}")
+    if proc.poll() is not None:
+        done = finish(proc)
+        raise AssertionError(f"{what} did not wait: {done.argv} -> {done.rc}, {done.out[-300:]!r}, {done.err[-300:]!r}")
 
 
 def children(pid):
+    """Pids of the children of all threads."""
+    found = []
     try:
-        return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        for task in os.listdir(f"/proc/{pid}/task"):
+            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
     except OSError:
-        return []
+        pass
+    return found
+
+
+def terminal(argv, steps, seconds=HANG, env=None):
+    """Drive a program on a pseudo terminal: for each (text to see, keys to press), then wait for its end.
+
+    Returns the exit status and everything that it showed."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    proc = subprocess.Popen([str(a) for a in argv], stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+                            env={**os.environ, "TERM": "xterm", **(env or {})},
+                            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    os.close(slave)
+    shown, seen, end = b"", 0, time.monotonic() + seconds
+    steps = list(steps)
+    try:
+        while True:
+            while steps and (at := shown.find(steps[0][0].encode(), seen)) >= 0:
+                seen = at + len(steps[0][0])
+                keys = steps.pop(0)[1]
+                if callable(keys):
+                    keys()
+                else:
+                    os.write(master, keys.encode())
+            if not select.select([master], [], [], 0.05)[0]:
+                if proc.poll() is not None:
+                    break
+                if time.monotonic() > end:
+                    raise AssertionError(f"{argv} waits for {steps[:1]}; it showed {shown[-600:]!r}")
+                continue
+            try:
+                data = os.read(master, 65536)
+            except OSError:  # EIO: the last one closed the terminal
+                break
+            if not data:
+                break
+            shown += data
+    finally:
+        if proc.poll() is None:
+            try:
+                proc.wait(5 * SLOW)
+            except subprocess.TimeoutExpired:
+                kill(proc)
+        os.close(master)
+    assert not steps, f"{argv} ended before {steps[0]}; it showed {shown[-600:]!r}"
+    return proc.returncode, shown
 
 
 def expect_errno(code, call, *args, **kw):
@@ -263,13 +318,13 @@ class Box:
         self.path.rmdir()
 
 
-# A program that counts its runs in workspace/runs and says what it is.
-def counted(mark="x", more=""):
-    return f"open('runs', 'a').write({mark!r} + '\\n')\nprint({mark!r})\n{more}"
+def counted(mark="new"):
+    """One line of Python that counts its runs in workspace/runs and says what it is."""
+    return f"open('runs','a').write('{mark}\\n');print('{mark}')\n"
 
 
 def count(box):
-    """How often a counted() program ran, and nothing of it goes on."""
+    """How often counted() programs ran."""
     try:
         return len((box.ws / "runs").read_text().splitlines())
     except FileNotFoundError:
@@ -277,13 +332,11 @@ def count(box):
 
 
 def fence(box):
-    """Everything that was saved before has been started and is over: a slot has an order of its own,
-    so the fence is one more run of the same files' box, after which the earlier ones have long appended."""
-    slot = "fence"
-    if not (box.run / slot).is_dir():
-        (box.run / slot).mkdir()
+    """A run that was started by mistake, too, has been counted after this: two more runs, in a slot of their own."""
+    if not (box.run / "fence").is_dir():
+        (box.run / "fence").mkdir()
     for _ in range(2):
-        assert box.go("print(1)", slot=slot).code == 0
+        assert box.go("print(1)", slot="fence").code == 0
 
 
 # ---- the daemon ----
@@ -467,8 +520,6 @@ class Mount:
         return self.start()
 
     def log_problems(self):
-        import re
-
         bad = []
         for line in self.log().splitlines():
             report = any(w in line for w in ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer",
