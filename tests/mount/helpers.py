@@ -44,6 +44,7 @@ EXPLAINED = {
     "user": "about an ordinary user's daemon; the pass as an ordinary user runs it",
     "cgroup": "limits cannot be set here (no delegated cgroup); the test of the told reason runs instead",
     "sanitizer": "the sanitizer's own memory and descriptors make this meaningless",
+    "later": "processes/ belongs to a later step",
     "loop": "no loop device or file system tool for a small disk in this container",
     "allow_other": "/etc/fuse.conf has no user_allow_other, so an ordinary user cannot share the mount",
 }
@@ -198,9 +199,9 @@ def terminal(argv, steps, seconds=HANG, env=None):
         while True:
             while steps and (at := shown.find(steps[0][0].encode(), seen)) >= 0:
                 seen = at + len(steps[0][0])
-                keys = steps.pop(0)[1]
+                keys = steps.pop(0)[1]  # or a function of the process
                 if callable(keys):
-                    keys()
+                    keys(proc)
                 else:
                     os.write(master, keys.encode())
             if not select.select([master], [], [], 0.05)[0]:
