@@ -208,11 +208,10 @@ const char *sbx_text_short_size(uint64_t bytes, char buf[SBX_TEXT_NUMBER_MAX])
 	}
 	tenths = (unsigned int)(((unsigned __int128)(bytes & ((1ULL << shift) - 1)) * 10) >> shift);
 	if (tenths)
-		snprintf(buf, SBX_TEXT_NUMBER_MAX, "%llu.%u%c", (unsigned long long)(bytes >> shift),
-			 tenths, letters[i]);
-	else
-		snprintf(buf, SBX_TEXT_NUMBER_MAX, "%llu%c", (unsigned long long)(bytes >> shift),
+		snprintf(buf, SBX_TEXT_NUMBER_MAX, "%u.%u%c", (unsigned int)(bytes >> shift), tenths,
 			 letters[i]);
+	else
+		snprintf(buf, SBX_TEXT_NUMBER_MAX, "%u%c", (unsigned int)(bytes >> shift), letters[i]);
 	return buf;
 }
 
