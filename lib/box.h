@@ -31,6 +31,7 @@ struct sbx_box {
 	atomic_uint refs;
 	struct sbx_catalog *catalog; /* outlives all boxes */
 	struct sbx_pbox *pbox;	     /* the provider's handle, fixed */
+	const struct sbx_template *template; /* the config's, NULL if it is not there any more */
 	uint64_t ino_base;	     /* see sbx_catalog_ino */
 	char name[SBX_NAME_MAX];
 	struct sbx_gate gate;	     /* state changes */
@@ -104,5 +105,7 @@ struct sbx_slot *sbx_box_slot_find(struct sbx_box *box, const char *name);
 /* sbx_box_slots - calls @each for every slot but run/ itself, with the box's lock held: @each must not call back */
 void sbx_box_slots(struct sbx_box *box, void (*each)(void *data, struct sbx_slot *slot), void *data);
 
-/* sbx_box_ephemeral - does this box go with the mount? */
+/* sbx_box_settings_changed - a setting that outlives the mount has changed: it is stored soon, behind */
+void sbx_box_settings_changed(struct sbx_box *box);
+
 #endif

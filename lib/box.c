@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns: struct sbx_box.  Knows: the provider's lifecycle slots, slot.h, run.h.
+ * Threads: on_state and on_progress run on the loop; the rest any.
+ */
+#include "box.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "catalog.h"
+#include "config.h"
+#include "run.h"
+#include "slot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const state_names[] = {
+	[SBX_BOX_CREATING] = "creating", [SBX_BOX_RUNNING] = "running",
+	[SBX_BOX_PAUSED] = "paused",	 [SBX_BOX_STOPPED] = "stopped",
+	[SBX_BOX_FAILED] = "failed",	 [SBX_BOX_DELETING] = "deleting",
+	[SBX_BOX_GONE] = "deleting",
+};
+
+const char *sbx_box_state_name(enum sbx_box_state state)
+{
+	return state_names[state];
+}
+
+struct sbx_box *sbx_box_get(struct sbx_box *box)
+{
+	atomic_fetch_add(&box->refs, 1);
+	return box;
+}
+
+void sbx_box_put(struct sbx_box *box)
+{
+	struct sbx_list *p, *tmp;
+
+	if (!box || atomic_fetch_sub(&box->refs, 1) != 1)
+		return;
+	sbx_list_for_each_safe (p, tmp, &box->slots)
+		sbx_slot_put(sbx_container_of(p, struct sbx_slot, link));
+	sbx_slot_put(box->run);
+	sbx_list_for_each_safe (p, tmp, &box->runs)
+		sbx_run_put(sbx_container_of(p, struct sbx_run, link));
+	if (box->pbox)
+		box->catalog->ops->box_put(box->pbox);
+	atomic_fetch_sub(&box->catalog->boxes_n, 1);
+	sbx_lock_done(&box->lock);
+	free(box);
+}
+
+const struct sbx_provider_ops *sbx_box_ops(const struct sbx_box *box)
+{
+	return box->catalog->ops;
+}
+
+struct sbx_pbox *sbx_box_pbox(const struct sbx_box *box)
+{
+	return box->pbox;
+}
+
+const char *sbx_box_name(const struct sbx_box *box)
+{
+	return box->name;
+}
+
+bool sbx_box_deleted(struct sbx_box *box)
+{
+	bool deleted;
+
+	sbx_lock(&box->lock);
+	deleted = box->deleted;
+	sbx_unlock(&box->lock);
+	return deleted;
+}
+
+/* takes all runs that wait for the box; each has the list's reference still */
+static void take_waiting_locked(struct sbx_box *box, struct sbx_list *todo) SBX_REQUIRES(box->lock)
+{
+	struct sbx_list *p;
+
+	sbx_list_for_each (p, &box->waiting)
+		sbx_run_get(sbx_container_of(p, struct sbx_run, wait_link));
+	sbx_list_splice(todo, &box->waiting);
+}
+
+static void each_waiting(struct sbx_list *todo, const struct sbx_err *why)
+{
+	while (!sbx_list_empty(todo)) {
+		struct sbx_run *run = sbx_list_first(todo, struct sbx_run, wait_link);
+
+		sbx_list_remove(&run->wait_link);
+		if (why)
+			sbx_run_refuse(run, SBX_RUN_LOST, why);
+		else
+			sbx_run_start(run);
+		sbx_run_put(run);
+	}
+}
+
+static void on_state(void *data, enum sbx_box_state state, const struct sbx_err *why)
+{
+	struct sbx_box *box = data;
+	struct sbx_err reason = SBX_ERR_INIT;
+	struct sbx_list todo;
+	bool deleted, start = false;
+
+	sbx_list_init(&todo);
+	sbx_box_get(box);
+	sbx_lock(&box->lock);
+	deleted = box->deleted;
+	if (!deleted)
+		box->state = state;
+	box->starting = false;
+	if (state == SBX_BOX_RUNNING || state == SBX_BOX_FAILED || deleted)
+		take_waiting_locked(box, &todo);
+	else if (state == SBX_BOX_STOPPED && !sbx_list_empty(&box->waiting))
+		start = true; /* a run came while it was being stopped */
+	sbx_unlock(&box->lock);
+
+	sbx_catalog_event(box->catalog, box->name, "%s%s%s", state == SBX_BOX_GONE ? "deleted" : state_names[state],
+			  why && why->code ? ": " : "", why && why->code ? why->text : "");
+	if (why && why->code && !deleted)
+		sbx_box_fail(box, "start", NULL, why);
+	if (state == SBX_BOX_FAILED || deleted) {
+		sbx_err_set(&reason, deleted ? ECANCELED : EIO, "the sandbox %s%s%s",
+			    deleted ? "was deleted" : "could not be started",
+			    why && why->code ? ": " : "", why && why->code ? why->text : "");
+		each_waiting(&todo, &reason);
+	} else {
+		each_waiting(&todo, NULL);
+	}
+	if (start)
+		sbx_box_verb(box, "start", 5, NULL);
+	sbx_gate_notify(&box->gate);
+	if (state == SBX_BOX_GONE) /* the reference of sbx_box_delete */
+		sbx_box_put(box);
+	sbx_box_put(box);
+}
+
+static void on_progress(void *data, const char *text)
+{
+	struct sbx_box *box = data;
+
+	sbx_catalog_event(box->catalog, box->name, "%s", text);
+}
+
+static const struct sbx_box_events box_events = { .state = on_state, .progress = on_progress };
+
+int sbx_box_new(struct sbx_catalog *catalog, const char *name, const struct sbx_template *template,
+		struct sbx_box **ret, struct sbx_err *err)
+{
+	struct sbx_box *box = calloc(1, sizeof(*box));
+	struct sbx_pbox_info info;
+	int r;
+
+	if (!box)
+		return sbx_err_set(err, ENOMEM, "no memory for sandbox '%s'", name);
+	atomic_init(&box->refs, 1);
+	box->catalog = catalog;
+	atomic_fetch_add(&catalog->boxes_n, 1);
+	strncpy(box->name, name, sizeof(box->name) - 1);
+	box->ino_base = sbx_catalog_ino(catalog);
+	sbx_gate_init(&box->gate);
+	sbx_lock_init(&box->lock);
+	sbx_list_init(&box->slots);
+	sbx_list_init(&box->runs);
+	sbx_list_init(&box->waiting);
+	box->next_id = 1;
+	box->state = template ? SBX_BOX_CREATING : SBX_BOX_STOPPED;
+	r = sbx_slot_new(box, "", &box->run, err);
+	if (r == 0 && template)
+		r = catalog->ops->box_create(catalog->provider, name, template, &box_events, box,
+					     &box->pbox, err);
+	else if (r == 0)
+		r = catalog->ops->box_open(catalog->provider, name, &box_events, box, &box->pbox, err);
+	if (r < 0) {
+		sbx_box_put(box);
+		return r;
+	}
+	catalog->ops->box_info(box->pbox, &info);
+	box->template = sbx_config_template(catalog->config, info.template ? info.template : "default");
+	*ret = box;
+	return 0;
+}
+
+/* every run gets SIGKILL, every one that waits is refused */
+static void end_runs(struct sbx_box *box, const struct sbx_err *why)
+{
+	struct sbx_list todo, *p;
+	struct sbx_run **going = NULL;
+	size_t n = 0, room = 0, i;
+
+	sbx_list_init(&todo);
+	sbx_lock(&box->lock);
+	take_waiting_locked(box, &todo);
+	sbx_list_for_each (p, &box->runs)
+		room++;
+	going = calloc(room ? room : 1, sizeof(struct sbx_run *));
+	if (going) {
+		sbx_list_for_each (p, &box->runs)
+			going[n++] = sbx_run_get(sbx_container_of(p, struct sbx_run, link));
+	}
+	sbx_unlock(&box->lock);
+	each_waiting(&todo, why);
+	for (i = 0; i < n; i++) {
+		sbx_run_kill(going[i]);
+		sbx_run_put(going[i]);
+	}
+	free(going);
+}
+
+void sbx_box_delete(struct sbx_box *box)
+{
+	struct sbx_err why = SBX_ERR_INIT;
+	struct sbx_slot **slots = NULL;
+	struct sbx_list *p;
+	size_t n = 0, i;
+
+	sbx_err_set(&why, ECANCELED, "the sandbox was deleted");
+	sbx_box_get(box); /* until GONE */
+	sbx_lock(&box->lock);
+	box->deleted = true;
+	box->state = SBX_BOX_DELETING;
+	slots = calloc(box->slots_n + 1, sizeof(struct sbx_slot *));
+	if (slots) {
+		sbx_list_for_each (p, &box->slots)
+			slots[n++] = sbx_slot_get(sbx_container_of(p, struct sbx_slot, link));
+	}
+	sbx_unlock(&box->lock);
+	box->catalog->ops->box_delete(box->pbox);
+	end_runs(box, &why);
+	sbx_gate_notify(&box->gate);
+	sbx_gate_notify(&box->run->gate);
+	for (i = 0; i < n; i++) {
+		sbx_gate_notify(&slots[i]->gate);
+		sbx_slot_put(slots[i]);
+	}
+	free(slots);
+}
+
+void sbx_box_close(struct sbx_box *box)
+{
+	struct sbx_err why = SBX_ERR_INIT;
+
+	sbx_err_set(&why, ESHUTDOWN, "the mount has ended");
+	end_runs(box, &why);
+}
+
+enum sbx_box_state sbx_box_state(struct sbx_box *box, struct sbx_err *why)
+{
+	enum sbx_box_state state;
+
+	sbx_lock(&box->lock);
+	state = box->state;
+	if (why)
+		*why = box->last;
+	sbx_unlock(&box->lock);
+	return state;
+}
+
+int sbx_box_verb(struct sbx_box *box, const char *verb, size_t len, struct sbx_err *err)
+{
+	const struct sbx_provider_ops *ops = sbx_box_ops(box);
+	enum sbx_box_state state = sbx_box_state(box, NULL);
+	int r;
+
+	verb = sbx_text_trim(verb, &len);
+	if (len == 5 && memcmp(verb, "start", 5) == 0) {
+		if (state == SBX_BOX_PAUSED)
+			return ops->box_resume(box->pbox, err);
+		if (state == SBX_BOX_RUNNING)
+			return 0;
+		sbx_lock(&box->lock);
+		if (box->starting || box->state == SBX_BOX_CREATING) {
+			sbx_unlock(&box->lock);
+			return 0;
+		}
+		box->starting = true;
+		box->state = SBX_BOX_CREATING;
+		sbx_unlock(&box->lock);
+		r = ops->box_start(box->pbox, err);
+		if (r < 0) {
+			sbx_lock(&box->lock);
+			box->starting = false;
+			box->state = state;
+			sbx_unlock(&box->lock);
+		}
+		return r;
+	}
+	if (len == 4 && memcmp(verb, "stop", 4) == 0)
+		return state == SBX_BOX_STOPPED ? 0 : ops->box_stop(box->pbox, err);
+	if (len == 5 && memcmp(verb, "pause", 5) == 0) {
+		if (state == SBX_BOX_PAUSED)
+			return 0;
+		if (state != SBX_BOX_RUNNING)
+			return sbx_err_set(err, EINVAL, "the sandbox is %s: only a running one can pause",
+					   state_names[state]);
+		return ops->box_pause(box->pbox, err);
+	}
+	if (len == 7 && memcmp(verb, "restart", 7) == 0) {
+		if (state != SBX_BOX_STOPPED) {
+			r = ops->box_stop(box->pbox, err);
+			if (r < 0)
+				return r;
+		}
+		return ops->box_start(box->pbox, err);
+	}
+	return sbx_err_set(err, EINVAL, "'%.*s' is not one of start, stop, pause, restart",
+			   (int)(len > 40 ? 40 : len), verb);
+}
+
+void sbx_box_fail(struct sbx_box *box, const char *op, const char *path, const struct sbx_err *err)
+{
+	sbx_lock(&box->lock);
+	box->last = *err;
+	sbx_unlock(&box->lock);
+	sbx_catalog_fail(box->catalog, box->name, op, path, err);
+}
+
+void sbx_box_error(struct sbx_box *box, struct sbx_buf *out)
+{
+	sbx_lock(&box->lock);
+	if (box->last.code)
+		sbx_buf_printf(out, "%s\n", box->last.text);
+	sbx_unlock(&box->lock);
+}
+
+void sbx_box_error_clear(struct sbx_box *box)
+{
+	sbx_lock(&box->lock);
+	box->last = (struct sbx_err)SBX_ERR_INIT;
+	sbx_unlock(&box->lock);
+}
+
+void sbx_box_settings_changed(struct sbx_box *box)
+{
+	(void)box;
+}
+
+/* ---- runs ---- */
+
+int sbx_box_submit(struct sbx_box *box, struct sbx_run *run, struct sbx_err *err)
+{
+	bool now, start;
+
+	if (atomic_load(&box->active) >= SBX_RUNS_MAX)
+		return sbx_err_set(err, EAGAIN, "%u runs are going on in '%s': wait for some to end",
+				   SBX_RUNS_MAX, box->name);
+	sbx_lock(&box->lock);
+	if (box->deleted) {
+		sbx_unlock(&box->lock);
+		return sbx_err_set(err, ESTALE, "the sandbox was deleted");
+	}
+	atomic_fetch_add(&box->active, 1);
+	sbx_lock(&run->lock);
+	run->id = box->next_id++;
+	sbx_unlock(&run->lock);
+	sbx_run_get(run);
+	run->listed = true;
+	sbx_list_append(&box->runs, &run->link);
+	now = box->state == SBX_BOX_RUNNING;
+	start = box->state == SBX_BOX_STOPPED || box->state == SBX_BOX_FAILED;
+	if (!now)
+		sbx_list_append(&box->waiting, &run->wait_link);
+	sbx_unlock(&box->lock);
+	if (now) {
+		sbx_run_start(run);
+	} else if (start) {
+		struct sbx_err why = SBX_ERR_INIT;
+
+		if (sbx_box_verb(box, "start", 5, &why) < 0) {
+			struct sbx_list todo;
+
+			sbx_list_init(&todo);
+			sbx_lock(&box->lock);
+			take_waiting_locked(box, &todo);
+			sbx_unlock(&box->lock);
+			each_waiting(&todo, &why);
+		}
+	}
+	return 0;
+}
+
+void sbx_box_run_over(struct sbx_box *box)
+{
+	struct sbx_list *p, *tmp, drop;
+	unsigned int kept = 0;
+
+	sbx_list_init(&drop);
+	sbx_lock(&box->lock);
+	sbx_list_for_each (p, &box->runs)
+		kept += sbx_run_over(sbx_container_of(p, struct sbx_run, link));
+	sbx_list_for_each_safe (p, tmp, &box->runs) {
+		struct sbx_run *run = sbx_container_of(p, struct sbx_run, link);
+
+		if (kept <= SBX_RUNS_KEPT)
+			break;
+		if (!sbx_run_over(run) || atomic_load(&run->shown) > 0)
+			continue;
+		kept--;
+		run->listed = false;
+		sbx_list_remove(p);
+		sbx_list_append(&drop, p);
+	}
+	sbx_unlock(&box->lock);
+	while (!sbx_list_empty(&drop)) {
+		struct sbx_run *run = sbx_list_first(&drop, struct sbx_run, link);
+
+		sbx_list_remove(&run->link);
+		sbx_run_put(run);
+	}
+}
+
+struct sbx_run *sbx_box_find_run(struct sbx_box *box, uint64_t id)
+{
+	struct sbx_run *found = NULL;
+	struct sbx_list *p;
+
+	sbx_lock(&box->lock);
+	sbx_list_for_each (p, &box->runs) {
+		struct sbx_run *run = sbx_container_of(p, struct sbx_run, link);
+
+		if (sbx_run_id(run) == id) {
+			found = sbx_run_get(run);
+			break;
+		}
+	}
+	sbx_unlock(&box->lock);
+	return found;
+}
+
+/* ---- slots ---- */
+
+static struct sbx_slot *find_slot_locked(struct sbx_box *box, const char *name) SBX_REQUIRES(box->lock)
+{
+	struct sbx_list *p;
+
+	sbx_list_for_each (p, &box->slots) {
+		struct sbx_slot *slot = sbx_container_of(p, struct sbx_slot, link);
+
+		if (strcmp(slot->name, name) == 0)
+			return slot;
+	}
+	return NULL;
+}
+
+int sbx_box_slot_new(struct sbx_box *box, const char *name, struct sbx_slot **ret, struct sbx_err *err)
+{
+	struct sbx_slot *slot;
+	int r;
+
+	if (!sbx_text_box_name(name))
+		return sbx_err_set(err, EINVAL,
+				   "slot name '%s': up to 63 letters, digits, '.', '_', '-', the first a letter or digit",
+				   name);
+	r = sbx_slot_new(box, name, &slot, err);
+	if (r < 0)
+		return r;
+	sbx_lock(&box->lock);
+	if (box->deleted)
+		r = -ESTALE;
+	else if (find_slot_locked(box, name))
+		r = -EEXIST;
+	else if (box->slots_n >= SBX_SLOTS_MAX)
+		r = sbx_err_set(err, ENOSPC, "a sandbox has at most %u slots", SBX_SLOTS_MAX);
+	if (r < 0) {
+		sbx_unlock(&box->lock);
+		sbx_slot_put(slot);
+		return r;
+	}
+	sbx_list_append(&box->slots, &slot->link);
+	box->slots_n++;
+	*ret = sbx_slot_get(slot);
+	sbx_unlock(&box->lock);
+	sbx_box_settings_changed(box);
+	return 0;
+}
+
+int sbx_box_slot_remove(struct sbx_box *box, const char *name)
+{
+	struct sbx_slot *slot;
+
+	sbx_lock(&box->lock);
+	slot = find_slot_locked(box, name);
+	if (slot) {
+		sbx_list_remove(&slot->link);
+		box->slots_n--;
+	}
+	sbx_unlock(&box->lock);
+	if (!slot)
+		return -ENOENT;
+	sbx_slot_remove(slot);
+	sbx_slot_put(slot);
+	sbx_box_settings_changed(box);
+	return 0;
+}
+
+struct sbx_slot *sbx_box_slot_find(struct sbx_box *box, const char *name)
+{
+	struct sbx_slot *slot;
+
+	sbx_lock(&box->lock);
+	slot = find_slot_locked(box, name);
+	if (slot)
+		sbx_slot_get(slot);
+	sbx_unlock(&box->lock);
+	return slot;
+}
+
+void sbx_box_slots(struct sbx_box *box, void (*each)(void *data, struct sbx_slot *slot), void *data)
+{
+	struct sbx_list *p;
+
+	sbx_lock(&box->lock);
+	sbx_list_for_each (p, &box->slots)
+		each(data, sbx_container_of(p, struct sbx_slot, link));
+	sbx_unlock(&box->lock);
+}
