@@ -10,7 +10,7 @@ import stat
 import time
 
 import pytest
-from helpers import count, counted, expect_errno, finish, kill, need, sh, skip, spawn, terminal, until_waiting, wait_for
+from helpers import count, counted, expect_errno, finish, kill, need, sh, skip, spawn, started, terminal, until_waiting, wait_for
 
 PYTHON = "/usr/bin/python3"
 LINES = [f"line {i}" for i in range(20000)]
@@ -170,7 +170,7 @@ def test_a_signal_that_ends_nothing_does_not_break_the_wait_of(box, tmp, tool, n
     box.start(SLOW_CODE)
     reader = spawn(script, env=env)
     until_waiting(reader, tool)
-    for _ in range(3):
+    for _ in range(2):
         for sig in SIGNALS[name]:
             kill(reader, sig)
             wait_a_bit(reader)

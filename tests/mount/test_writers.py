@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from helpers import count, counted, expect_errno, fence, finish, kill, need, sh, spawn, terminal, wait_for
+from helpers import count, counted, expect_errno, finish, kill, need, sh, spawn, started, terminal, wait_for
 
 OLD, NEW = counted("old"), counted("new")
 PYTHON = "/usr/bin/python3"
@@ -108,8 +108,8 @@ def need_tools(script):
 def check_one_run(box, ran_before=0):
     assert (box.run / "stdout").read_text() == "new\n", (box.run / "stderr").read_text()
     assert box.exit() == 0
-    fence(box)
-    assert count(box) == ran_before + 1, "one save is one run"
+    assert started(box) == ran_before + 1, "one save is one run"
+    assert count(box) == ran_before + 1
     assert (box.run / "stdout").read_text() == "new\n"
 
 
@@ -144,7 +144,7 @@ def test_an_append_runs_the_whole_text_once(box, how):
     need_tools(script)
     sh(script, env={**os.environ, "F": str(box.run / "code.py"), "CODE": NEW[:-1]}).ok()
     assert (box.run / "stdout").read_text() == "old\nnew\n"
-    fence(box)
+    assert started(box) == 2
     assert count(box) == 1 + 2, "the second run runs both lines"
     assert (box.run / "code.py").read_text() == OLD + NEW
 
@@ -353,7 +353,7 @@ NO_RUN = {
 def test_nothing_runs_by(box, tmp, what):
     box.go(OLD)
     sh(NO_RUN[what], env=environment(box, tmp)).ok()
-    fence(box)
+    assert started(box) == 1
     assert count(box) == 1
     assert (box.run / "stdout").read_text() == "old\n"
 
@@ -369,7 +369,7 @@ def test_an_empty_save_runs_nothing_but_clears_the_results(box, how):
     for name in ("stdout", "stderr", "exit", "logs"):
         assert (box.run / name).read_bytes() == b"", name
     assert os.stat(box.run / "stdout").st_ino != ino
-    fence(box)
+    assert started(box) == 1
     assert count(box) == 1
 
 
@@ -405,7 +405,7 @@ def test_links_under_a_control_name_are_refused(mnt, box):
         expect_errno(errno.EPERM, os.symlink, "/etc/hostname", box.run / name)
     expect_errno(errno.EPERM, os.link, box.run / "code.py", box.run / "code.sh")
     assert sh(["mkfifo", box.run / "code.rb"]).rc == 1
-    fence(box)
+    assert started(box) == 1
     assert count(box) == 1
 
 
@@ -419,7 +419,7 @@ def test_exchange_of_two_code_files_runs_both(box):
     assert libc.renameat2(-100, bytes(box.run / "code.py"), -100, bytes(box.run / "code.js"), 2) == 0
     assert (box.run / "code.py").read_text() == "console.log(1)"
     box.exit()
-    fence(box)
+    assert started(box) == 4
     assert count(box) == before, "the Python text is JavaScript's business now"
 
 
@@ -441,7 +441,6 @@ def test_half_written_code_does_not_run_before_its_close(box):
     writer = spawn([PYTHON, "-c", f"import sys; f = open({str(box.run / 'code.py')!r}, 'wb', 0); f.write({NEW.encode()!r}); "
                     "print('w', flush=True); sys.stdin.read()"], stdin=-1)
     assert writer.stdout.readline() == b"w\n"
-    fence(box)
-    assert count(box) == 0
+    assert started(box) == 0
     finish(writer, data=b"").ok()
     check_one_run(box)
