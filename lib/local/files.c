@@ -1,0 +1,698 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns: the files part of the local provider: system calls on one name in one folder that is held open.
+ * Knows fnode.h (which file, which folder) and local.h (whose workspace).  Everything completes at once.
+ *
+ * Code in the box renames, swaps and links while this runs.  So nothing here follows a link or resolves two
+ * names; whatever is opened is compared with its fnode before it is used; O_NONBLOCK keeps FIFOs and leases from making
+ * anybody wait.  A call that acts on a name without looking first (unlink, rename, chown of what was just made) can at
+ * worst hit another file of the same workspace: the box's own.  FUSE workers.
+ */
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "fnode.h"
+#include "folder.h"
+#include "local.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define OPEN_ALWAYS (O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+#define OPEN_MASK (O_ACCMODE | O_APPEND | O_SYNC | O_DSYNC | O_DIRECT)
+#define TRIES 8 /* a name that code in the box makes and removes while we create it */
+
+/* a folder held open, or -errno in fd */
+struct held {
+	struct sbx_fnode *dir;
+	int fd;
+};
+
+static struct held hold(struct sbx_fnode *dir)
+{
+	return (struct held){ dir, sbx_fnode_dir_get(dir) };
+}
+
+static void held_done(struct held *h)
+{
+	if (h->fd >= 0)
+		sbx_fnode_dir_put(h->dir);
+}
+
+static void fopen_putp(struct sbx_fopen **open)
+{
+	sbx_fopen_put(*open);
+}
+
+static void attr_of(const struct statx *stx, struct sbx_fattr *ret)
+{
+	*ret = (struct sbx_fattr){
+		.ino = stx->stx_ino,
+		.mode = stx->stx_mode,
+		.nlink = stx->stx_nlink,
+		.size = stx->stx_size,
+		.blocks = stx->stx_blocks,
+		.blksize = stx->stx_blksize,
+		.rdev = (uint32_t)makedev(stx->stx_rdev_major, stx->stx_rdev_minor),
+		.atime = { stx->stx_atime.tv_sec, stx->stx_atime.tv_nsec },
+		.mtime = { stx->stx_mtime.tv_sec, stx->stx_mtime.tv_nsec },
+		.ctime = { stx->stx_ctime.tv_sec, stx->stx_ctime.tv_nsec },
+	};
+}
+
+static int look(int fd, const char *name, struct statx *ret)
+{
+	int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (*name ? 0 : AT_EMPTY_PATH);
+
+	return statx(fd, name, flags, SBX_FNODE_STATX, ret) < 0 ? -errno : 0;
+}
+
+/* the kernel gives single names; this keeps it so for every other caller */
+static int name_check(const char *name)
+{
+	if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+		return -EINVAL;
+	return strlen(name) > NAME_MAX ? -ENAMETOOLONG : 0;
+}
+
+static int room(struct sbx_fnode *node, struct sbx_err *err)
+{
+	if (!sbx_local_disk_full(node->box))
+		return 0;
+	return sbx_err_set(err, ENOSPC,
+			   "the file system of the state folder is down to its reserve: "
+			   "free space there, or delete files or sandboxes");
+}
+
+/* the folder where something is to be made: also the name and the room for it are checked */
+static struct held hold_to_make(struct sbx_fnode *dir, const char *name, struct sbx_freq *req)
+{
+	int r = name_check(name);
+
+	if (r == 0)
+		r = room(dir, &req->err);
+	return r < 0 ? (struct held){ dir, r } : hold(dir);
+}
+
+/* set-user-ID and set-group-ID programs are nothing that a workspace needs; on folders the bit is about groups */
+static mode_t safe_mode(mode_t mode)
+{
+	mode &= 07777;
+	return mode & ~(mode_t)(S_ISUID | S_ISGID);
+}
+
+/* the answer of everything that finds or makes a name */
+static int answer_entry(struct sbx_fnode *dir, const char *name, const struct statx *stx,
+			struct sbx_freq *req)
+{
+	req->node = sbx_fnode_take(dir, name, stx);
+	if (!req->node)
+		return -ENOMEM;
+	attr_of(stx, &req->attr);
+	return 0;
+}
+
+static int local_root(struct sbx_pbox *box, struct sbx_freq *req)
+{
+	int fd = sbx_local_workspace_fd(box);
+	struct statx stx;
+	int r = look(fd, "", &stx);
+
+	if (r < 0)
+		return r;
+	req->node = sbx_fnode_root(box, fd, &stx);
+	if (!req->node)
+		return -ENOMEM;
+	attr_of(&stx, &req->attr);
+	return 0;
+}
+
+static int local_lookup(struct sbx_fnode *dir, const char *name, struct sbx_freq *req)
+{
+	struct statx stx;
+	int r = name_check(name);
+	SBX_CLEANUP(held_done) struct held at = hold(dir);
+
+	if (r < 0 || at.fd < 0)
+		return r < 0 ? r : at.fd;
+	r = look(at.fd, name, &stx);
+	return r < 0 ? r : answer_entry(dir, name, &stx, req);
+}
+
+/* ---- one file: by its descriptor where there is one, else by its place ---- */
+
+/* something that is surely @node */
+struct grip {
+	int fd;		       /* O_PATH, or an open handle's; -1 when nothing is held */
+	bool own;	       /* fd is closed at the end */
+	struct sbx_fnode *dir; /* held folder, or NULL */
+	struct sbx_fopen *open; /* held handle, or NULL */
+};
+
+static void grip_done(struct grip *g)
+{
+	if (g->own)
+		close(g->fd);
+	if (g->dir)
+		sbx_fnode_dir_put(g->dir);
+	sbx_fopen_put(g->open);
+}
+
+#define GRIP_INIT                                                                                  \
+	{                                                                                          \
+		.fd = -1                                                                           \
+	}
+
+/* a folder's or an open file's descriptor; leaves fd -1 if there is none */
+static int grip_held(struct sbx_fnode *node, struct grip *ret)
+{
+	if (node->type == S_IFDIR) {
+		ret->fd = sbx_fnode_dir_get(node);
+		if (ret->fd < 0)
+			return ret->fd;
+		ret->dir = node;
+	} else if (node->type == S_IFREG) {
+		ret->open = sbx_fnode_any_open(node);
+		ret->fd = ret->open ? ret->open->fd : -1;
+	}
+	return 0;
+}
+
+/* somebody took the name away, or put something else there */
+static int gone(int err)
+{
+	return err == ENOENT || err == ELOOP || err == ENOTDIR || err == ENXIO || err == EISDIR
+		       ? -ESTALE
+		       : -err;
+}
+
+/* opens @node at its place with @flags, if it is still there */
+static int open_at_place(struct sbx_fnode *node, int flags)
+{
+	SBX_CLEANUP(sbx_fnode_place_put) struct sbx_fplace place;
+	SBX_CLEANUP(sbx_closep) int fd = -1;
+	struct statx stx;
+	int r = sbx_fnode_place(node, &place);
+
+	if (r < 0)
+		return r;
+	fd = openat(place.fd, place.name, flags | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return gone(errno);
+	r = look(fd, "", &stx);
+	if (r < 0)
+		return r;
+	return sbx_fnode_same(node, &stx) ? sbx_take_fd(fd) : -ESTALE;
+}
+
+static int grip_get(struct sbx_fnode *node, struct grip *ret)
+{
+	int r = grip_held(node, ret);
+
+	if (r < 0 || ret->fd >= 0)
+		return r;
+	r = open_at_place(node, O_PATH);
+	if (r < 0)
+		return r;
+	ret->fd = r;
+	ret->own = true;
+	return 0;
+}
+
+#define PROC_MAX 32
+
+/* a path that leads to the very file behind a descriptor, also an O_PATH one: nothing is looked up */
+static const char *proc_path(int fd, char buf[PROC_MAX])
+{
+	snprintf(buf, PROC_MAX, "/proc/self/fd/%d", fd);
+	return buf;
+}
+
+static int look_at_place(struct sbx_fnode *node, struct statx *ret)
+{
+	SBX_CLEANUP(sbx_fnode_place_put) struct sbx_fplace place;
+	int r = sbx_fnode_place(node, &place);
+
+	if (r == 0)
+		r = look(place.fd, place.name, ret);
+	if (r == -ENOENT || (r == 0 && !sbx_fnode_same(node, ret)))
+		return -ESTALE;
+	return r;
+}
+
+static int look_at(struct sbx_fnode *node, const struct sbx_fhandle *fh, struct statx *ret)
+{
+	SBX_CLEANUP(grip_done) struct grip g = GRIP_INIT;
+	int r;
+
+	if (fh)
+		return look(fh->fd, "", ret);
+	/* a folder that was not entered yet is not opened for this */
+	if (node->type == S_IFDIR && !node->root) {
+		r = look_at_place(node, ret);
+		if (r != -ESTALE)
+			return r;
+	}
+	r = grip_held(node, &g);
+	if (r < 0)
+		return r;
+	return g.fd >= 0 ? look(g.fd, "", ret) : look_at_place(node, ret);
+}
+
+static int local_getattr(struct sbx_fnode *node, const struct sbx_fhandle *fh, struct sbx_freq *req)
+{
+	struct statx stx;
+	int r = look_at(node, fh, &stx);
+
+	if (r < 0)
+		return r;
+	attr_of(&stx, &req->attr);
+	return 0;
+}
+
+static int set_size(struct sbx_fnode *node, const struct sbx_fhandle *fh, uint64_t size)
+{
+	SBX_CLEANUP(sbx_closep) int fd = -1;
+
+	if (size > INT64_MAX)
+		return -EFBIG;
+	if (fh && ftruncate(fh->fd, (off_t)size) == 0)
+		return 0;
+	if (fh && errno != EINVAL && errno != EBADF) /* those: open for reading only */
+		return -errno;
+	if (node->type != S_IFREG)
+		return -EINVAL;
+	fd = open_at_place(node, O_WRONLY | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return fd;
+	return ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+}
+
+static struct timespec time_of(const struct sbx_fset *set, unsigned int is, unsigned int now,
+			       struct timespec t)
+{
+	if (set->mask & now)
+		return (struct timespec){ .tv_nsec = UTIME_NOW };
+	return set->mask & is ? t : (struct timespec){ .tv_nsec = UTIME_OMIT };
+}
+
+static int set_times(const struct grip *g, const struct sbx_fset *set)
+{
+	const struct timespec times[2] = {
+		time_of(set, SBX_FSET_ATIME, SBX_FSET_ATIME_NOW, set->atime),
+		time_of(set, SBX_FSET_MTIME, SBX_FSET_MTIME_NOW, set->mtime),
+	};
+	char path[PROC_MAX];
+
+	if (g->open && futimens(g->fd, times) == 0)
+		return 0;
+	return utimensat(AT_FDCWD, proc_path(g->fd, path), times, 0) < 0 ? -errno : 0;
+}
+
+static int set_mode(const struct grip *g, const struct sbx_fnode *node, mode_t mode)
+{
+	char path[PROC_MAX];
+
+	mode = node->type == S_IFDIR ? mode & 07777 : safe_mode(mode);
+	if (g->open)
+		return fchmod(g->fd, mode) < 0 ? -errno : 0;
+	/* a link's own mode means nothing and cannot be set */
+	if (node->type == S_IFLNK)
+		return -EOPNOTSUPP;
+	return chmod(proc_path(g->fd, path), mode) < 0 ? -errno : 0;
+}
+
+#define FSET_TIMES                                                                                 \
+	(SBX_FSET_ATIME | SBX_FSET_MTIME | SBX_FSET_ATIME_NOW | SBX_FSET_MTIME_NOW)
+
+static int local_setattr(struct sbx_fnode *node, const struct sbx_fhandle *fh,
+			 const struct sbx_fset *set, struct sbx_freq *req)
+{
+	SBX_CLEANUP(grip_done) struct grip g = GRIP_INIT;
+	int r = 0;
+
+	if (set->mask & SBX_FSET_SIZE)
+		r = set_size(node, fh, set->size);
+	if (r == 0 && set->mask & (SBX_FSET_MODE | FSET_TIMES))
+		r = grip_get(node, &g);
+	if (r == 0 && set->mask & SBX_FSET_MODE)
+		r = set_mode(&g, node, set->mode);
+	if (r == 0 && set->mask & FSET_TIMES)
+		r = set_times(&g, set);
+	return r < 0 ? r : local_getattr(node, fh, req);
+}
+
+static int local_readlink(struct sbx_fnode *node, struct sbx_freq *req)
+{
+	SBX_CLEANUP(grip_done) struct grip g = GRIP_INIT;
+	char text[PATH_MAX];
+	ssize_t n;
+	int r;
+
+	if (node->type != S_IFLNK)
+		return -EINVAL;
+	r = grip_get(node, &g);
+	if (r < 0)
+		return r;
+	n = readlinkat(g.fd, "", text, sizeof(text));
+	if (n < 0)
+		return -errno;
+	if (n == sizeof(text))
+		return -ENAMETOOLONG;
+	req->text = strndup(text, (size_t)n);
+	return req->text ? 0 : -ENOMEM;
+}
+
+/* ---- open files ---- */
+
+static int answer_open(struct sbx_fnode *node, int fd, int flags, struct sbx_freq *req)
+{
+	struct sbx_fopen *open = sbx_fnode_opened(node, fd);
+
+	if (!open) {
+		close(fd);
+		return -ENOMEM;
+	}
+	req->fh.fd = fd;
+	req->fh.append = flags & O_APPEND;
+	req->fh.priv = open;
+	return 0;
+}
+
+/* by the place; a file that lost its name but is open can be opened again through its handle */
+static int open_file(struct sbx_fnode *node, int flags)
+{
+	int r = open_at_place(node, (flags & OPEN_MASK) | OPEN_ALWAYS);
+	SBX_CLEANUP(fopen_putp) struct sbx_fopen *open = NULL;
+	char path[PROC_MAX];
+
+	if (r != -ESTALE)
+		return r;
+	open = sbx_fnode_any_open(node);
+	if (!open)
+		return r;
+	r = openat(AT_FDCWD, proc_path(open->fd, path),
+		   (flags & OPEN_MASK) | (OPEN_ALWAYS & ~O_NOFOLLOW));
+	return r < 0 ? -errno : r;
+}
+
+static int local_open(struct sbx_fnode *node, int flags, struct sbx_freq *req)
+{
+	SBX_CLEANUP(sbx_closep) int fd = -1;
+	struct statx stx;
+	int r;
+
+	if (node->type != S_IFREG) /* never: a FIFO would wait for code in the box */
+		return sbx_err_set(&req->err, ENXIO, "only regular files can be opened");
+	fd = open_file(node, flags);
+	if (fd == -EWOULDBLOCK)
+		return sbx_err_set(&req->err, EAGAIN, "code in the sandbox holds a lease on the file");
+	if (fd < 0)
+		return fd;
+	/* not in openat: only now it is known to be the right file */
+	if (flags & O_TRUNC && ftruncate(fd, 0) < 0)
+		return -errno;
+	r = look(fd, "", &stx);
+	if (r < 0)
+		return r;
+	attr_of(&stx, &req->attr);
+	return answer_open(node, sbx_take_fd(fd), flags, req);
+}
+
+/* the box's own user owns it, not the daemon's */
+static int own_fd(struct sbx_fnode *dir, int fd)
+{
+	uid_t uid = sbx_local_pbox_uid(dir->box);
+	gid_t gid = sbx_local_pbox_gid(dir->box);
+
+	if (uid == geteuid() && gid == getegid())
+		return 0;
+	return fchown(fd, uid, gid) < 0 ? -errno : 0;
+}
+
+static int own_name(struct sbx_fnode *dir, int fd, const char *name)
+{
+	uid_t uid = sbx_local_pbox_uid(dir->box);
+	gid_t gid = sbx_local_pbox_gid(dir->box);
+
+	if (uid == geteuid() && gid == getegid())
+		return 0;
+	return fchownat(fd, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+}
+
+/*
+ * Makes @name, or opens what code in the box made there since the kernel looked.  Is it no regular file, then -ESTALE: the
+ * kernel looks again, and follows a link, or not, by its own rules.
+ */
+static int create_file(struct sbx_fnode *dir, int dir_fd, const char *name, int flags, mode_t mode)
+{
+	int fd, r, i;
+
+	for (i = 0; i < TRIES; i++) {
+		fd = openat(dir_fd, name, (flags & OPEN_MASK) | OPEN_ALWAYS | O_CREAT | O_EXCL, mode);
+		if (fd >= 0) {
+			r = own_fd(dir, fd);
+			if (r < 0)
+				close(fd);
+			return r < 0 ? r : fd;
+		}
+		if (errno != EEXIST || flags & O_EXCL)
+			return -errno;
+		fd = openat(dir_fd, name, (flags & OPEN_MASK) | OPEN_ALWAYS);
+		if (fd >= 0)
+			return fd;
+		if (errno != ENOENT)
+			return errno == EWOULDBLOCK ? -EAGAIN : gone(errno);
+	}
+	return -ESTALE;
+}
+
+static int local_create(struct sbx_fnode *dir, const char *name, int flags, mode_t mode,
+			struct sbx_freq *req)
+{
+	SBX_CLEANUP(sbx_closep) int fd = -1;
+	struct statx stx;
+	SBX_CLEANUP(held_done) struct held at = hold_to_make(dir, name, req);
+	int r;
+
+	if (at.fd < 0)
+		return at.fd;
+	fd = create_file(dir, at.fd, name, flags, safe_mode(mode));
+	if (fd < 0)
+		return fd;
+	r = look(fd, "", &stx);
+	if (r < 0)
+		return r;
+	if (!S_ISREG(stx.stx_mode))
+		return -ESTALE;
+	if (flags & O_TRUNC && stx.stx_size > 0) {
+		if (ftruncate(fd, 0) < 0)
+			return -errno;
+		r = look(fd, "", &stx);
+		if (r < 0)
+			return r;
+	}
+	r = answer_entry(dir, name, &stx, req);
+	if (r < 0)
+		return r;
+	r = answer_open(req->node, sbx_take_fd(fd), flags, req);
+	if (r < 0)
+		sbx_fnode_put(req->node, 1);
+	return r;
+}
+
+static void local_close(struct sbx_fnode *node, struct sbx_fhandle *fh)
+{
+	sbx_fnode_closed(fh->priv);
+}
+
+/* @fh NULL: a folder, its names */
+static int local_fsync(struct sbx_fnode *node, struct sbx_fhandle *fh, bool datasync,
+		       struct sbx_freq *req)
+{
+	SBX_CLEANUP(sbx_closep) int own = -1;
+	int fd;
+
+	if (fh) {
+		fd = fh->fd;
+	} else {
+		SBX_CLEANUP(held_done) struct held at = hold(node);
+
+		if (at.fd < 0)
+			return at.fd;
+		fd = own = openat(at.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0)
+			return -errno;
+	}
+	return (datasync ? fdatasync(fd) : fsync(fd)) < 0 ? -errno : 0;
+}
+
+/* ---- names ---- */
+
+/* what was just made, unless code in the box was there in between */
+static int answer_made(struct sbx_fnode *dir, int fd, const char *name, mode_t type,
+		       struct sbx_freq *req)
+{
+	struct statx stx;
+	int r = look(fd, name, &stx);
+
+	if (r < 0 || (stx.stx_mode & S_IFMT) != type)
+		return r < 0 && r != -ENOENT ? r : -ESTALE;
+	return answer_entry(dir, name, &stx, req);
+}
+
+static int local_mkdir(struct sbx_fnode *dir, const char *name, mode_t mode, struct sbx_freq *req)
+{
+	SBX_CLEANUP(held_done) struct held at = hold_to_make(dir, name, req);
+
+	if (at.fd < 0)
+		return at.fd;
+	if (mkdirat(at.fd, name, mode & 07777) < 0)
+		return -errno;
+	own_name(dir, at.fd, name); /* gone already? then answer_made says so */
+	return answer_made(dir, at.fd, name, S_IFDIR, req);
+}
+
+static int local_mknod(struct sbx_fnode *dir, const char *name, mode_t mode, struct sbx_freq *req)
+{
+	mode_t type = mode & S_IFMT ? mode & S_IFMT : S_IFREG;
+	SBX_CLEANUP(held_done) struct held at = hold_to_make(dir, name, req);
+
+	if (at.fd < 0)
+		return at.fd;
+	if (type != S_IFREG && type != S_IFIFO && type != S_IFSOCK)
+		return sbx_err_set(&req->err, EPERM, "a workspace has no devices");
+	if (mknodat(at.fd, name, type | safe_mode(mode), 0) < 0)
+		return -errno;
+	own_name(dir, at.fd, name);
+	return answer_made(dir, at.fd, name, type, req);
+}
+
+static int local_symlink(struct sbx_fnode *dir, const char *name, const char *target,
+			 struct sbx_freq *req)
+{
+	SBX_CLEANUP(held_done) struct held at = hold_to_make(dir, name, req);
+
+	if (at.fd < 0)
+		return at.fd;
+	if (symlinkat(target, at.fd, name) < 0)
+		return -errno;
+	own_name(dir, at.fd, name);
+	return answer_made(dir, at.fd, name, S_IFLNK, req);
+}
+
+static int local_link(struct sbx_fnode *node, struct sbx_fnode *dir, const char *name,
+		      struct sbx_freq *req)
+{
+	SBX_CLEANUP(grip_done) struct grip g = GRIP_INIT;
+	char path[PROC_MAX];
+	int r;
+	SBX_CLEANUP(held_done) struct held at = hold_to_make(dir, name, req);
+
+	if (at.fd < 0)
+		return at.fd;
+	if (node->type == S_IFDIR)
+		return -EPERM;
+	if (node->box != dir->box)
+		return -EXDEV;
+	r = grip_get(node, &g);
+	if (r < 0)
+		return r;
+	if (linkat(AT_FDCWD, proc_path(g.fd, path), at.fd, name, AT_SYMLINK_FOLLOW) < 0)
+		return errno == ENOENT ? -ESTALE : -errno;
+	r = answer_made(dir, at.fd, name, node->type, req);
+	if (r == 0 && req->attr.ino != node->ino) {
+		sbx_fnode_put(req->node, 1);
+		return -ESTALE;
+	}
+	return r;
+}
+
+static int remove_name(struct sbx_fnode *dir, const char *name, int flags)
+{
+	int r = name_check(name);
+	SBX_CLEANUP(held_done) struct held at = hold(dir);
+
+	if (r < 0 || at.fd < 0)
+		return r < 0 ? r : at.fd;
+	return unlinkat(at.fd, name, flags) < 0 ? -errno : 0;
+}
+
+static int local_unlink(struct sbx_fnode *dir, const char *name, struct sbx_freq *req)
+{
+	return remove_name(dir, name, 0);
+}
+
+static int local_rmdir(struct sbx_fnode *dir, const char *name, struct sbx_freq *req)
+{
+	return remove_name(dir, name, AT_REMOVEDIR);
+}
+
+static int local_rename(struct sbx_fnode *dir, const char *name, struct sbx_fnode *new_dir,
+			const char *new_name, unsigned int flags, struct sbx_freq *req)
+{
+	struct statx stx, other;
+	bool exchange = flags & RENAME_EXCHANGE;
+	int r = name_check(name);
+	SBX_CLEANUP(held_done) struct held from = hold(dir);
+	SBX_CLEANUP(held_done) struct held to = hold(new_dir);
+
+	if (r == 0)
+		r = name_check(new_name);
+	if (r < 0 || from.fd < 0 || to.fd < 0)
+		return r < 0 ? r : from.fd < 0 ? from.fd : to.fd;
+	if (dir->box != new_dir->box)
+		return -EXDEV;
+	if (flags & ~(unsigned int)(RENAME_NOREPLACE | RENAME_EXCHANGE))
+		return -EINVAL; /* RENAME_WHITEOUT is a device */
+	if (renameat2(from.fd, name, to.fd, new_name, flags) < 0)
+		return -errno;
+	/* code in the box may be quicker: then nothing there is what we had, and fnode.c refuses it */
+	if (look(to.fd, new_name, &stx) < 0)
+		memset(&stx, 0, sizeof(stx));
+	if (exchange && look(from.fd, name, &other) < 0)
+		memset(&other, 0, sizeof(other));
+	sbx_fnode_moved(dir, name, new_dir, new_name, &stx, exchange ? &other : NULL);
+	return 0;
+}
+
+static int local_statfs(struct sbx_fnode *node, struct sbx_freq *req)
+{
+	return fstatvfs(sbx_local_workspace_fd(node->box), req->statvfs) < 0 ? -errno : 0;
+}
+
+static unsigned int local_depth(struct sbx_fnode *node)
+{
+	return sbx_fnode_depth(node);
+}
+
+const struct sbx_file_ops sbx_local_file_ops = {
+	.root = local_root,
+	.forget = sbx_fnode_put,
+	.depth = local_depth,
+	.lookup = local_lookup,
+	.getattr = local_getattr,
+	.setattr = local_setattr,
+	.readlink = local_readlink,
+	.open = local_open,
+	.create = local_create,
+	.flush = NULL, /* what was written is in the file already */
+	.fsync = local_fsync,
+	.close = local_close,
+	.mkdir = local_mkdir,
+	.mknod = local_mknod,
+	.symlink = local_symlink,
+	.link = local_link,
+	.unlink = local_unlink,
+	.rmdir = local_rmdir,
+	.rename = local_rename,
+	.opendir = sbx_local_opendir,
+	.readdir = sbx_local_readdir,
+	.closedir = sbx_local_closedir,
+	.statfs = local_statfs,
+};
