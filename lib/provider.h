@@ -174,8 +174,11 @@ struct sbx_file_ops {
 	int (*root)(struct sbx_pbox *box, struct sbx_freq *req);
 	/* forget - give back @n references got from root, lookup, create, mkdir, ... */
 	void (*forget)(struct sbx_fnode *node, uint64_t n);
-	/* depth - how many folders deep an entry of @dir lies: 0 for entries of the workspace itself. Any thread. */
-	unsigned int (*depth)(struct sbx_fnode *dir);
+	/*
+	 * depth - how many folders deep an entry of @node lies: 0 for entries of the workspace itself.  @node is no
+	 * folder: how deep it lies itself.  Any thread.
+	 */
+	unsigned int (*depth)(struct sbx_fnode *node);
 
 	int (*lookup)(struct sbx_fnode *dir, const char *name, struct sbx_freq *req);
 	int (*getattr)(struct sbx_fnode *node, const struct sbx_fhandle *fh, struct sbx_freq *req);
@@ -187,6 +190,7 @@ struct sbx_file_ops {
 	int (*create)(struct sbx_fnode *dir, const char *name, int flags, mode_t mode, struct sbx_freq *req);
 	/* flush - at every close(): an upload's error is told here.  NULL: nothing to do */
 	int (*flush)(struct sbx_fnode *node, struct sbx_fhandle *fh, struct sbx_freq *req);
+	/* fsync - @fh NULL: @node is a folder, its names */
 	int (*fsync)(struct sbx_fnode *node, struct sbx_fhandle *fh, bool datasync, struct sbx_freq *req);
 	void (*close)(struct sbx_fnode *node, struct sbx_fhandle *fh);
 	int (*mkdir)(struct sbx_fnode *dir, const char *name, mode_t mode, struct sbx_freq *req);
@@ -207,6 +211,8 @@ struct sbx_file_ops {
 	int (*readdir)(struct sbx_fdir *dir, off_t off, struct sbx_fdirent *ret, struct sbx_freq *req);
 	void (*closedir)(struct sbx_fdir *dir);
 	int (*statfs)(struct sbx_fnode *node, struct sbx_freq *req);
+	/* room - may the host write more here? 0, or -ENOSPC with the reason.  Before each write, cheap.  NULL: always */
+	int (*room)(struct sbx_fnode *node, struct sbx_err *err);
 	/* changed - did anything that is not the mount write here since the last call? NULL: no way to know */
 };
 

@@ -347,21 +347,22 @@ static int local_setattr(struct sbx_fnode *node, const struct sbx_fhandle *fh,
 	return r < 0 ? r : local_getattr(node, fh, req);
 }
 
+/* not compared with @node: another link that took its place is judged by the same place */
 static int local_readlink(struct sbx_fnode *node, struct sbx_freq *req)
 {
-	SBX_CLEANUP(grip_done) struct grip g = GRIP_INIT;
+	SBX_CLEANUP(sbx_fnode_place_put) struct sbx_fplace place;
 	char text[PATH_MAX];
 	ssize_t n;
 	int r;
 
 	if (node->type != S_IFLNK)
 		return -EINVAL;
-	r = grip_get(node, &g);
+	r = sbx_fnode_place(node, &place);
 	if (r < 0)
 		return r;
-	n = readlinkat(g.fd, "", text, sizeof(text));
+	n = readlinkat(place.fd, place.name, text, sizeof(text));
 	if (n < 0)
-		return -errno;
+		return errno == EINVAL ? -ESTALE : gone(errno);
 	if (n == sizeof(text))
 		return -ENAMETOOLONG;
 	req->text = strndup(text, (size_t)n);
@@ -695,4 +696,5 @@ const struct sbx_file_ops sbx_local_file_ops = {
 	.readdir = sbx_local_readdir,
 	.closedir = sbx_local_closedir,
 	.statfs = local_statfs,
+	.room = room,
 };
