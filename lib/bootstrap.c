@@ -55,7 +55,8 @@ const char sbx_bootstrap_python[] =
 
 /*
  * Node 18 and later.
- * - What -e adds to the global object is taken away again, so that `typeof require` and the like are as in a file.
+ * - What -e adds to the global object is taken away again, so that `typeof require` and the like are as in a file; Node
+ *   puts `module` back when the script has ended, hence the setter.
  * - CommonJS: a Module with the pretended name is compiled by Node's own loader.  ES modules: loader hooks answer for
  *   one URL; in-thread ones where Node has them.  Which of the two: extension, package.json, syntax, as Node does.
  * - fork(__filename), new Worker(__filename) and cluster start the bootstrap again: there is no such file.
@@ -69,6 +70,7 @@ const char sbx_bootstrap_node[] =
 	"const K=g.crypto;\n"
 	"for(const k of[...M.builtinModules,'module','exports','require','__filename','__dirname'])\n"
 	" if(k!=='crypto'&&k!=='process'&&k!=='console')delete g[k];\n"
+	"Object.defineProperty(g,'module',{get(){},set(){delete g.module},configurable:true});\n"
 	"if(K&&K.webcrypto)Object.defineProperty(g,'crypto',{value:K.webcrypto,configurable:true,"
 	"writable:true,enumerable:true});\n"
 	"let s=S.readFileSync(p,'utf8');\n"
@@ -106,8 +108,12 @@ const char sbx_bootstrap_node[] =
 	" e=t==='module';\n"
 	" if(!e&&t!=='commonjs'&&/\\b(import|export|await)\\b/.test(s))\n"
 	"  try{R('vm').compileFunction(s.replace(/^#!/,'//'),['exports','require','module','__filename','__dirname'])}\n"
-	"  catch(r){e=/^(Cannot use import statement|Unexpected token 'export'|Cannot use 'import.meta'|"
-	"await is only valid in async)/.test(r.message)}}\n"
+	"  catch(r){\n"
+	"   const E=r=>/^(Cannot use import statement|Unexpected token 'export'|Cannot use 'import.meta')/"
+	".test(r.message);\n"
+	"   e=E(r);\n"
+	"   if(!e&&/^await is only valid/.test(r.message))\n"
+	"    try{new(R('vm').Script)('async()=>{'+s.replace(/^#!/,'//')+'\\n}');e=true}catch(r){e=E(r)}}}\n"
 	"if(!e){\n"
 	" const m=new M(f,null);m.id='.';m.filename=f;m.paths=M._nodeModulePaths(d);\n"
 	" process.mainModule=m;M._cache[f]=m;\n"
@@ -119,7 +125,7 @@ const char sbx_bootstrap_node[] =
 	"else if(M.register)M.register('data:text/javascript,'+encodeURIComponent(\n"
 	" 'let u,s;export function initialize(d){u=d.u;s=d.s}const own='+own+'\\n'+\n"
 	" 'export function resolve(n,c,k){return own(n,c)?{url:u,format:\"module\",shortCircuit:true}:k(n,c)}'+\n"
-	" 'export function load(n,c,k){return n===u?{format:\"module\",source:s,shortCircuit:true}:k(n,c)}'),\n"
+	" 'export function load(n,c,k){return n===u?{format:\"module\",source:s,shortCircuit:true}:k(n,c)}\\n//# sourceURL=sbxfs'),\n"
 	" {data:{u,s}});\n"
 	"else{\n"
 	" console.error('node '+process.version+' is too old for ES modules here: 18.19, 20.6 or later is needed');\n"
