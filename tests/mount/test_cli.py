@@ -62,11 +62,19 @@ def test_a_wrong_source_is_refused_and_the_right_ones_are_named(place):
 
 
 def test_a_missing_mount_point_is_refused(place):
-    refused(sh([SBXFS, "-f", "local", place.base / "missing", "-o", f"config={place.config_file}"]), str(place.base / "missing"), "[Nn]o such")
+    refused(
+        sh([SBXFS, "-f", "local", place.base / "missing", "-o", f"config={place.config_file}"]),
+        str(place.base / "missing"),
+        "[Nn]o such",
+    )
 
 
 def test_a_mount_point_that_is_a_file_is_refused(place):
-    refused(sh([SBXFS, "-f", "local", place.config_file, "-o", f"config={place.config_file}"]), str(place.config_file), "directory")
+    refused(
+        sh([SBXFS, "-f", "local", place.config_file, "-o", f"config={place.config_file}"]),
+        str(place.config_file),
+        "directory",
+    )
 
 
 def test_a_mount_point_that_is_busy_is_refused_and_the_other_mount_goes_on(fresh_mnt):
@@ -153,7 +161,9 @@ def test_an_unknown_runtime_is_refused_with_its_name(place):
 
 def run_or_mount(m):
     """Start it; the outcome if it ends, None when it has mounted."""
-    m.proc = subprocess.Popen(m.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    m.proc = subprocess.Popen(
+        m.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
     wait_for(lambda: m.proc.poll() is not None or m.mounted(), "mounted or refused")
     if m.proc.poll() is None:
         return None
@@ -242,7 +252,10 @@ def test_mount_t_fuse_sbxfs_works(place):
     path = f"{SBXFS.parent}:{os.environ['PATH']}:/usr/sbin"
     if not shutil.which("mount.fuse3", path=path):
         pytest.skip("needs mount.fuse3: apt-get install fuse3")
-    done = sh(["mount", "-t", "fuse.sbxfs", "local", place.path, "-o", f"config={place.config_file}"], env={**os.environ, "PATH": path})
+    done = sh(
+        ["mount", "-t", "fuse.sbxfs", "local", place.path, "-o", f"config={place.config_file}"],
+        env={**os.environ, "PATH": path},
+    )
     assert done.rc == 0, done.err
     assert mountpoints()[str(place.path)].split(" - ")[1].split()[0] == "fuse.sbxfs"
     assert place.box().go("print(1)").text == "1\n"
@@ -292,10 +305,23 @@ def test_allow_other_lets_others_read_but_not_write(fresh_mnt):
     assert other(f"ls {m.path}").ok().text.split() == [box.name]
     assert other(f"cat {box.ws}/f").ok().text == "x"
     assert other(f"cat {box.path}/status").ok().text == "running\n"
-    for script in (f"mkdir {m.path}/evil", f"rmdir {box.path}", f"echo 'print(1)' > {box.run}/code.py", f"echo x > {box.ws}/f",
-                   f"touch {box.ws}/new", f"rm {box.ws}/f", f"echo 5 > {box.run}/timeout", f"mv {box.ws}/f {box.ws}/g", f"chmod 600 {box.ws}/f", f"ln {box.ws}/f {box.ws}/h"):
+    for script in (
+        f"mkdir {m.path}/evil",
+        f"rmdir {box.path}",
+        f"echo 'print(1)' > {box.run}/code.py",
+        f"echo x > {box.ws}/f",
+        f"touch {box.ws}/new",
+        f"rm {box.ws}/f",
+        f"echo 5 > {box.run}/timeout",
+        f"mv {box.ws}/f {box.ws}/g",
+        f"chmod 600 {box.ws}/f",
+        f"ln {box.ws}/f {box.ws}/h",
+    ):
         done = other(script)
-        assert done.rc != 0 and re.search(rb"Permission denied|Operation not permitted|Read-only", done.err), (script, done.err)
+        assert done.rc != 0 and re.search(rb"Permission denied|Operation not permitted|Read-only", done.err), (
+            script,
+            done.err,
+        )
     assert (box.ws / "f").read_text() == "x" and os.listdir(box.ws) == ["f"]
     assert box.go("print('fine')").text == "fine\n"
 
@@ -344,7 +370,13 @@ def test_the_source_is_shown_in_the_list_of_mounts(fresh_mnt):
 def test_debug_output_shows_requests_and_never_code(place):
     place.base.joinpath("log").touch()
     with open(place.log_file, "ab") as log:
-        place.proc = subprocess.Popen([*place.command()[:1], "-d", *place.command()[1:]], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        place.proc = subprocess.Popen(
+            [*place.command()[:1], "-d", *place.command()[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
     wait_for(lambda: place.mounted() or place.proc.poll() is not None, "mounted")
     assert place.box().go("print('not-in-the-log-77')").text == "not-in-the-log-77\n"
     assert not place.end()
@@ -363,6 +395,12 @@ def test_signals_that_end_the_daemon_unmount_and_give_0(fresh_mnt, sig):
 def test_names_of_the_host_are_not_needed(fresh_mnt):
     """The daemon starts with an empty environment."""
     m = fresh_mnt(start=False)
-    m.proc = subprocess.Popen(["env", "-i", f"PATH={os.environ['PATH']}", *m.command()], stdin=subprocess.DEVNULL, stdout=open(m.log_file, "ab"), stderr=subprocess.STDOUT, start_new_session=True)
+    m.proc = subprocess.Popen(
+        ["env", "-i", f"PATH={os.environ['PATH']}", *m.command()],
+        stdin=subprocess.DEVNULL,
+        stdout=open(m.log_file, "ab"),
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
     wait_for(lambda: m.mounted() or m.proc.poll() is not None, "mounted")
     assert m.box().go("print(1)").text == "1\n", m.log()

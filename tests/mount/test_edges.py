@@ -151,9 +151,25 @@ def expect_any_mkdir(m):
     (m / "late").rmdir()
 
 
-@pytest.mark.parametrize("name,text", [
-    ("timeout", "1e30"), ("timeout", "99999999999999999999h"), ("timeout", "0x10"), ("timeout", "NaN"), ("timeout", "inf"), ("timeout", "1" * 400),
-    ("timeout", "\0"), ("timeout", "30s\n30s\n"), ("cwd", "a" * 300), ("cwd", "a/" * 3000), ("cwd", "a\0b"), ("cwd", "a\nb\n"), ("language", "x" * 5000), ("language", "\0")])
+@pytest.mark.parametrize(
+    "name,text",
+    [
+        ("timeout", "1e30"),
+        ("timeout", "99999999999999999999h"),
+        ("timeout", "0x10"),
+        ("timeout", "NaN"),
+        ("timeout", "inf"),
+        ("timeout", "1" * 400),
+        ("timeout", "\0"),
+        ("timeout", "30s\n30s\n"),
+        ("cwd", "a" * 300),
+        ("cwd", "a/" * 3000),
+        ("cwd", "a\0b"),
+        ("cwd", "a\nb\n"),
+        ("language", "x" * 5000),
+        ("language", "\0"),
+    ],
+)
 def test_a_value_out_of_range_is_refused_and_nothing_changes(box, name, text):
     before = (box.run / name).read_text()
     fd = os.open(box.run / name, os.O_WRONLY | os.O_TRUNC)
@@ -251,7 +267,9 @@ def test_a_template_that_is_out_of_range_fails_the_box_with_a_reason(fresh_mnt):
 
 def test_a_box_that_cannot_start_is_failed_with_a_reason_and_its_runs_say_it(fresh_mnt, tmp):
     runtime = tmp / "runtime"
-    runtime.write_text("#!/bin/sh\ncase \"$*\" in *--version*) echo runc version 1.1.5;; *) echo it broke on purpose >&2; exit 1;; esac\n")
+    runtime.write_text(
+        "#!/bin/sh\ncase \"$*\" in *--version*) echo runc version 1.1.5;; *) echo it broke on purpose >&2; exit 1;; esac\n"
+    )
     runtime.chmod(0o755)
     os.chmod(tmp, 0o755)
     m = fresh_mnt(start=False, config={"oci_runtime": str(runtime)})

@@ -83,10 +83,29 @@ def test_files_of_the_host_are_not_there(mnt, cage, tmp):
     secret.write_text(TOKEN)
     secret.chmod(0o644)
     os.chmod(tmp, 0o755)
-    paths = [str(secret), "/root", "/home", "/var/lib", "/etc/shadow", "/etc/ssh", "/boot", str(mnt.state), str(mnt.path),
-             str(mnt.base), "/run/docker.sock", "/var/run/docker.sock", "/sys/kernel/debug", "/lib/modules"]
-    got = attack(cage, f"print(json.dumps({{p: attempt(os.listdir, p) if not p.endswith('secret') else attempt(open, p) for p in {paths!r}}}))")
-    bad = {p: r for p, r in got.items() if not (r in ("ENOENT", "EACCES", "EPERM", "ENOTDIR", "ELOOP") or r == "done: []")}
+    paths = [
+        str(secret),
+        "/root",
+        "/home",
+        "/var/lib",
+        "/etc/shadow",
+        "/etc/ssh",
+        "/boot",
+        str(mnt.state),
+        str(mnt.path),
+        str(mnt.base),
+        "/run/docker.sock",
+        "/var/run/docker.sock",
+        "/sys/kernel/debug",
+        "/lib/modules",
+    ]
+    got = attack(
+        cage,
+        f"print(json.dumps({{p: attempt(os.listdir, p) if not p.endswith('secret') else attempt(open, p) for p in {paths!r}}}))",
+    )
+    bad = {
+        p: r for p, r in got.items() if not (r in ("ENOENT", "EACCES", "EPERM", "ENOTDIR", "ELOOP") or r == "done: []")
+    }
     assert not bad
 
 
@@ -94,7 +113,9 @@ def test_a_walk_over_everything_finds_no_token_of_host_or_neighbour(mnt, cage, t
     (tmp / "secret").write_text(TOKEN)
     neighbour = mnt.box()
     neighbour.go(f"open('{TOKEN}', 'w').write('{TOKEN}')").ok()
-    got = attack(cage, f"""token = 'canary-' + '93d1c7'
+    got = attack(
+        cage,
+        """token = 'canary-' + '93d1c7'
 hits, seen = [], 0
 for top in ('/', '/proc/1/root', '/proc/self/root', '/dev', '/sys'):
     for d, dirs, files in os.walk(top):
@@ -109,7 +130,8 @@ for top in ('/', '/proc/1/root', '/proc/self/root', '/dev', '/sys'):
             try:
                 if os.path.isfile(p) and os.path.getsize(p) < 1 << 20 and token.encode() in open(p, 'rb').read(): hits.append(p)
             except OSError: pass
-print(json.dumps([hits, seen]))""")
+print(json.dumps([hits, seen]))""",
+    )
     neighbour.delete()
     assert got[0] == [] and got[1] > 3
 
@@ -126,22 +148,48 @@ def test_nothing_outside_of_workspace_and_tmp_can_be_written(cage):
     places = ["/", "/usr", "/usr/bin", "/etc", "/dev", "/proc", "/proc/sys/kernel", "/sys", "/workspace/.."]
     got = attack(cage, f"print(json.dumps({{p: attempt(open, p + '/evil', 'w') for p in {places!r}}}))")
     assert not {p: r for p, r in got.items() if r not in ("EROFS", "EACCES", "EPERM", "ENOENT")}
-    files = ["/etc/passwd", "/usr/bin/env", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/self/oom_score_adj",
-             "/sys/kernel/uevent_helper", "/proc/sys/vm/overcommit_memory"]
-    got = attack(cage, f"""def put(p):
+    files = [
+        "/etc/passwd",
+        "/usr/bin/env",
+        "/proc/sys/kernel/core_pattern",
+        "/proc/sysrq-trigger",
+        "/proc/self/oom_score_adj",
+        "/sys/kernel/uevent_helper",
+        "/proc/sys/vm/overcommit_memory",
+    ]
+    got = attack(
+        cage,
+        f"""def put(p):
     with open(p, 'w') as f: f.write('-1000' if 'oom' in p else '1')
-print(json.dumps({{p: attempt(put, p) for p in {files!r}}}))""")
+print(json.dumps({{p: attempt(put, p) for p in {files!r}}}))""",
+    )
     assert not {p: r for p, r in got.items() if r.startswith("done")}
 
 
 def test_memory_of_host_and_kernel_is_out_of_reach(cage):
-    files = ["/dev/mem", "/dev/kmem", "/proc/kcore", "/proc/kmsg", "/dev/kmsg", "/proc/kallsyms", "/proc/1/mem", "/proc/1/maps",
-             "/proc/1/environ", "/proc/1/stack", "/proc/iomem", "/proc/timer_list", "/sys/firmware"]
-    got = attack(cage, f"""def get(p):
+    files = [
+        "/dev/mem",
+        "/dev/kmem",
+        "/proc/kcore",
+        "/proc/kmsg",
+        "/dev/kmsg",
+        "/proc/kallsyms",
+        "/proc/1/mem",
+        "/proc/1/maps",
+        "/proc/1/environ",
+        "/proc/1/stack",
+        "/proc/iomem",
+        "/proc/timer_list",
+        "/sys/firmware",
+    ]
+    got = attack(
+        cage,
+        f"""def get(p):
     d = open(p, 'rb').read(4096)
     if p.endswith(('kallsyms', 'iomem')): d = b''.join(l for l in d.splitlines() if not l.strip().startswith(b'0000000'))
     return len(d)
-print(json.dumps({{p: attempt(get, p) for p in {files!r}}}))""")
+print(json.dumps({{p: attempt(get, p) for p in {files!r}}}))""",
+    )
     assert not {p: r for p, r in got.items() if r.startswith("done") and r != "done: 0"}
 
 
@@ -149,18 +197,23 @@ print(json.dumps({{p: attempt(get, p) for p in {files!r}}}))""")
 
 
 def test_processes_of_the_host_are_not_seen(mnt, cage):
-    got = attack(cage, """seen = {}
+    got = attack(
+        cage,
+        """seen = {}
 for p in os.listdir('/proc'):
     if p.isdigit():
         try: seen[p] = open(f'/proc/{p}/cmdline').read().replace('\\0', ' ')
         except OSError: seen[p] = ''
-print(json.dumps(seen))""")
+print(json.dumps(seen))""",
+    )
     assert len(got) < 20
     assert not [c for c in got.values() if "pytest" in c or str(mnt.path) in c or "systemd" in c]
 
 
 def test_the_init_cannot_be_touched(cage):
-    got = attack(cage, """import resource, signal
+    got = attack(
+        cage,
+        """import resource, signal
 print(json.dumps({
     'kill': [attempt(os.kill, 1, s) for s in (signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP, signal.SIGUSR1)],
     'ptrace attach': call(101, 16, 1, 0, 0), 'ptrace seize': call(101, 0x4206, 1, 0, 0),
@@ -168,7 +221,8 @@ print(json.dumps({
     'fd': attempt(os.listdir, '/proc/1/fd'), 'cwd': attempt(os.readlink, '/proc/1/cwd'), 'root': attempt(os.listdir, '/proc/1/root'),
     'exe': attempt(os.readlink, '/proc/1/exe'), 'pidfd_getfd': attempt(lambda: call(438, os.pidfd_open(1), 0, 0)),
     'oom': attempt(lambda: open('/proc/1/oom_score_adj', 'w').write('1000')),
-}))""")
+}))""",
+    )
     kills = got.pop("kill")
     assert set(kills) <= {"EPERM", "ESRCH"}, kills
     pidfd = got.pop("pidfd_getfd")
@@ -178,18 +232,24 @@ print(json.dumps({
 
 
 def test_a_run_has_no_descriptor_but_its_three(cage):
-    got = attack(cage, """fds = {}
+    got = attack(
+        cage,
+        """fds = {}
 for fd in os.listdir('/proc/self/fd'):
     try: fds[fd] = os.readlink('/proc/self/fd/' + fd)
     except OSError: pass
-print(json.dumps(fds))""")
+print(json.dumps(fds))""",
+    )
     extra = {fd: to for fd, to in got.items() if int(fd) > 2 and not re.search(r"/proc/\d+/fd|code\.py", to)}
     assert not extra and {"0", "1", "2"} <= set(got)
 
 
 def test_a_run_has_no_privileges(cage):
-    got = attack(cage, """s = dict(l.split(':', 1) for l in open('/proc/self/status').read().splitlines() if ':' in l)
-print(json.dumps({k: v.split() for k, v in s.items() if k.startswith(('Cap', 'NoNew', 'Seccomp', 'Uid', 'Gid', 'Groups'))}))""")
+    got = attack(
+        cage,
+        """s = dict(l.split(':', 1) for l in open('/proc/self/status').read().splitlines() if ':' in l)
+print(json.dumps({k: v.split() for k, v in s.items() if k.startswith(('Cap', 'NoNew', 'Seccomp', 'Uid', 'Gid', 'Groups'))}))""",
+    )
     zero = ["0000000000000000"]
     assert {got[k][0] for k in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == set(zero), got
     assert got["NoNewPrivs"] == ["1"] and got["Seccomp"] == ["2"]
@@ -209,14 +269,20 @@ def test_a_run_of_a_root_daemon_is_an_unprivileged_user_of_the_host(mnt, box):
 
 
 def test_becoming_root_fails(cage):
-    got = attack(cage, """me = os.getuid()
-print(json.dumps([attempt(os.setuid, 1 if me == 0 else 0), attempt(os.setgroups, [0, 42]), attempt(os.setgid, 42), attempt(os.chroot, '/tmp'), attempt(os.setresuid, 5, 5, 5)]))""")
+    got = attack(
+        cage,
+        """me = os.getuid()
+print(json.dumps([attempt(os.setuid, 1 if me == 0 else 0), attempt(os.setgroups, [0, 42]), attempt(os.setgid, 42), attempt(os.chroot, '/tmp'), attempt(os.setresuid, 5, 5, 5)]))""",
+    )
     assert not [r for r in got if r.startswith("done")], got
 
 
 def test_setuid_files_give_nothing(mnt, cage):
-    r = cage.go("""cp /usr/bin/id myid; chmod 6755 myid; ./myid -u; ./myid -ru; id -u; for f in su sudo passwd mount newuidmap; do
-p=$(command -v $f) && $p --version > /dev/null 2>&1; done; true""", "code.sh").ok()
+    r = cage.go(
+        """cp /usr/bin/id myid; chmod 6755 myid; ./myid -u; ./myid -ru; id -u; for f in su sudo passwd mount newuidmap; do
+p=$(command -v $f) && $p --version > /dev/null 2>&1; done; true""",
+        "code.sh",
+    ).ok()
     first = r.text.split()
     assert first[0] == first[1] == first[2]
     found = sh(["find", mnt.state, "-name", "myid"]).text.split()
@@ -288,8 +354,20 @@ def test_system_calls_that_reach_beyond_the_box_are_refused(cage):
     refused = {"EPERM", "ENOSYS", "EACCES", "EINVAL", "ENOTSUP"}
     bad = {k: r for k, r in got.items() if r not in refused}
     assert not bad
-    must = {k: got[k] for k in ("keyctl", "bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "mount", "setns", "unshare user",
-                                "clone with a user namespace")}
+    must = {
+        k: got[k]
+        for k in (
+            "keyctl",
+            "bpf",
+            "perf_event_open",
+            "userfaultfd",
+            "io_uring_setup",
+            "mount",
+            "setns",
+            "unshare user",
+            "clone with a user namespace",
+        )
+    }
     assert set(must.values()) <= {"EPERM", "ENOSYS"}, must
     assert got["clone3"] == "ENOSYS", "so that libc falls back to clone"
 
@@ -299,8 +377,19 @@ def test_32_bit_and_x32_system_calls_are_no_way_around(cage):
     assert set(got) <= {"ENOSYS", "EPERM"}, got
 
 
-@pytest.mark.parametrize("family,number,kind", [("AF_ALG", 38, 5), ("AF_VSOCK", 40, 1), ("AF_PACKET", 17, 3), ("AF_BLUETOOTH", 31, 5),
-                                                ("AF_XDP", 44, 3), ("AF_KEY", 15, 3), ("AF_RDS", 21, 5), ("AF_TIPC", 30, 1)])
+@pytest.mark.parametrize(
+    "family,number,kind",
+    [
+        ("AF_ALG", 38, 5),
+        ("AF_VSOCK", 40, 1),
+        ("AF_PACKET", 17, 3),
+        ("AF_BLUETOOTH", 31, 5),
+        ("AF_XDP", 44, 3),
+        ("AF_KEY", 15, 3),
+        ("AF_RDS", 21, 5),
+        ("AF_TIPC", 30, 1),
+    ],
+)
 def test_socket_families_with_a_large_kernel_surface_are_refused(cage, family, number, kind):
     got = attack(cage, f"print(json.dumps(attempt(socket.socket, {number}, {kind})))")
     assert got in ("EPERM", "EACCES", "EAFNOSUPPORT", "ENOSYS", "EPROTONOSUPPORT"), got
@@ -308,19 +397,43 @@ def test_socket_families_with_a_large_kernel_surface_are_refused(cage, family, n
 
 def test_devices_are_the_harmless_ones(cage):
     got = attack(cage, "print(json.dumps(os.listdir('/dev')))")
-    harmless = {"null", "zero", "full", "random", "urandom", "tty", "console", "ptmx", "pts", "shm", "fd", "stdin", "stdout", "stderr", "mqueue", "core"}
+    harmless = {
+        "null",
+        "zero",
+        "full",
+        "random",
+        "urandom",
+        "tty",
+        "console",
+        "ptmx",
+        "pts",
+        "shm",
+        "fd",
+        "stdin",
+        "stdout",
+        "stderr",
+        "mqueue",
+        "core",
+    }
     assert set(got) <= harmless
-    r = cage.go("head -c4 /dev/zero | wc -c; echo x > /dev/null; head -c2 /dev/urandom | wc -c; : > /dev/shm/x && rm /dev/shm/x", "code.sh")
+    r = cage.go(
+        "head -c4 /dev/zero | wc -c; echo x > /dev/null; head -c2 /dev/urandom | wc -c; : > /dev/shm/x && rm /dev/shm/x",
+        "code.sh",
+    )
     assert r.text.split() == ["4", "2"] and r.code == 0
 
 
 def test_shared_memory_of_the_host_is_not_seen(cage):
-    got = attack(cage, "print(json.dumps([open('/proc/sysvipc/' + f).read().count('\\n') for f in ('shm', 'sem', 'msg')]))")
+    got = attack(
+        cage, "print(json.dumps([open('/proc/sysvipc/' + f).read().count('\\n') for f in ('shm', 'sem', 'msg')]))"
+    )
     assert got == [1, 1, 1]
 
 
 def test_the_cgroup_cannot_be_changed_from_inside(cage):
-    got = attack(cage, """w = []
+    got = attack(
+        cage,
+        """w = []
 for d, _, files in os.walk('/sys/fs/cgroup'):
     for f in files:
         p = os.path.join(d, f)
@@ -329,7 +442,8 @@ for d, _, files in os.walk('/sys/fs/cgroup'):
                 open(p, 'w').write('0')
                 w.append(p)
             except OSError: pass
-print(json.dumps(w))""")
+print(json.dumps(w))""",
+    )
     assert got == []
 
 
@@ -342,7 +456,9 @@ def test_the_hosts_network_is_out_of_reach(cage):
     abstract.bind("\0sbxfs-test-" + TOKEN)
     abstract.listen()
     try:
-        got = attack(cage, f"""def connect(family, to):
+        got = attack(
+            cage,
+            f"""def connect(family, to):
     s = socket.socket(family, socket.SOCK_STREAM)
     s.settimeout(5)
     s.connect(to)
@@ -353,20 +469,26 @@ print(json.dumps({{
     'metadata': attempt(connect, socket.AF_INET, ('169.254.169.254', 80)),
     'abstract': attempt(connect, socket.AF_UNIX, '\\0sbxfs-test-' + {TOKEN!r}),
     'name': attempt(socket.getaddrinfo, 'example.com', 80),
-}}))""")
+}}))""",
+        )
         assert not {k: r for k, r in got.items() if r.startswith("done") or r == "TimeoutError"}
-        assert cage.go("ls /sys/class/net 2>/dev/null || cut -d: -f1 /proc/net/dev | tail -n+3", "code.sh").text.split() == ["lo"]
+        assert cage.go(
+            "ls /sys/class/net 2>/dev/null || cut -d: -f1 /proc/net/dev | tail -n+3", "code.sh"
+        ).text.split() == ["lo"]
     finally:
         tcp.close()
         abstract.close()
 
 
 def test_loopback_inside_the_box_works(cage):
-    got = attack(cage, """s = socket.create_server(('127.0.0.1', 0))
+    got = attack(
+        cage,
+        """s = socket.create_server(('127.0.0.1', 0))
 c = socket.create_connection(s.getsockname())
 a, _ = s.accept()
 c.sendall(b'hi')
-print(json.dumps(a.recv(2).decode()))""")
+print(json.dumps(a.recv(2).decode()))""",
+    )
     assert got == "hi"
 
 
@@ -401,7 +523,9 @@ def test_a_fork_bomb_ends_and_the_next_run_in_the_same_box_works(mnt, box):
 def test_a_fork_bomb_of_a_background_program_is_ended_by_the_delete(mnt):
     box = mnt.box()
     need_limits(box)
-    box.save("import os\nif os.fork() == 0:\n    os.setsid()\n    while True:\n        try: os.fork()\n        except OSError: pass\n")
+    box.save(
+        "import os\nif os.fork() == 0:\n    os.setsid()\n    while True:\n        try: os.fork()\n        except OSError: pass\n"
+    )
     box.exit()
     mnt.note(box)
     mine = set(box_ids(box, mnt))
@@ -435,7 +559,8 @@ def test_a_memory_bomb_is_stopped_and_told_as_oom(mnt, box, how):
 
 def test_a_tmpfs_bomb_is_bounded(mnt, box):
     need_limits(box)
-    r = box.go("""import os
+    r = box.go(
+        """import os
 n = 0
 try:
     with open('/tmp/x', 'wb') as f:
@@ -443,7 +568,8 @@ try:
 except OSError as e: print(e.errno)
 print(n >> 20)
 os.unlink('/tmp/x')
-""")
+"""
+    )
     assert r.code == 137 or int(r.text.split()[-1]) <= 512, r
     assert box.go("print('again')").text == "again\n"
 
@@ -453,7 +579,8 @@ def test_the_cpu_limit_is_kept(mnt, box):
     need_limits(box)
     if os.cpu_count() < 2:
         skip("loop", "one cpu only")
-    r = box.go("""import os, resource, time
+    r = box.go(
+        """import os, resource, time
 end = time.monotonic() + 3
 start = time.monotonic()
 pids = []
@@ -466,7 +593,8 @@ for _ in range(4):
 for pid in pids: os.waitpid(pid, 0)
 u = resource.getrusage(resource.RUSAGE_CHILDREN)
 print((u.ru_utime + u.ru_stime) / (time.monotonic() - start))
-""").ok()
+"""
+    ).ok()
     assert float(r.text) < 1.35, "cores used by four busy processes with a limit of 1"
 
 
@@ -475,7 +603,9 @@ def test_a_cpu_limit_of_half_a_core_is_kept(fresh_mnt):
     m = fresh_mnt(config=limits(cpu="0.5"))
     box = m.box()
     need_limits(box)
-    r = box.go("import time\nt, c = time.monotonic(), time.process_time()\nwhile time.monotonic() < t + 3: pass\nprint((time.process_time() - c) / (time.monotonic() - t))").ok()
+    r = box.go(
+        "import time\nt, c = time.monotonic(), time.process_time()\nwhile time.monotonic() < t + 3: pass\nprint((time.process_time() - c) / (time.monotonic() - t))"
+    ).ok()
     assert float(r.text) < 0.7
 
 
@@ -509,13 +639,15 @@ def test_a_disk_bomb_is_stopped_before_the_state_file_system_has_less_than_1g(sm
         box, other = m.box(), m.box()
         other.ready()
         low = 1 << 62
-        box.save("""import os
+        box.save(
+            """import os
 n = 0
 while True:
     with open(f'big{n}', 'wb') as f:
         for _ in range(64): f.write(b'x' * (1 << 20))
     n += 1
-""")
+"""
+        )
 
         def over():
             nonlocal low
@@ -569,7 +701,9 @@ def test_a_box_cannot_see_or_fill_another(mnt, box):
 
 def test_signals_of_a_run_do_not_leave_its_box(mnt, box):
     other = mnt.box()
-    other.start("import os, time; print('READY', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('survived')")
+    other.start(
+        "import os, time; print('READY', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('survived')"
+    )
     box.go("kill -9 -1", "code.sh")
     (other.ws / "go").touch()
     assert (other.run / "stdout").read_text() == "READY\nsurvived\n"
@@ -580,12 +714,14 @@ def test_signals_of_a_run_do_not_leave_its_box(mnt, box):
 
 def test_what_runs_before_cannot_change_what_runs_after(box):
     """A run leaves nothing in the private folder of the next, in /tmp names of it, or in its interpreter."""
-    box.go("""import os, site, sys
+    box.go(
+        """import os, site, sys
 for p in ('/usr/lib/python3/dist-packages/x.pth', os.path.expanduser('~/.bashrc')):
     try: open(p, 'w').write('echo bad')
     except OSError: pass
 print(sys.path[0])
-""").ok()
+"""
+    ).ok()
     assert box.go("print('clean')").text == "clean\n"
 
 

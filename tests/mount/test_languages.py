@@ -11,8 +11,16 @@ from helpers import expect_errno, need, sh, started
 LANGUAGES = {
     "py": ("python3", "python3", "import sys\nprint(6 * 7, sys.argv[1])"),
     "js": ("node", "nodejs", "console.log(6 * 7, process.argv[2])"),
-    "mjs": ("node", "nodejs", "import os from 'node:os'; console.log(6 * 7, process.argv[2], os.EOL === '\\n' ? '' : 'x')"),
-    "cjs": ("node", "nodejs", "const os = require('os'); console.log(6 * 7, process.argv[2], os.EOL === '\\n' ? '' : 'x')"),
+    "mjs": (
+        "node",
+        "nodejs",
+        "import os from 'node:os'; console.log(6 * 7, process.argv[2], os.EOL === '\\n' ? '' : 'x')",
+    ),
+    "cjs": (
+        "node",
+        "nodejs",
+        "const os = require('os'); console.log(6 * 7, process.argv[2], os.EOL === '\\n' ? '' : 'x')",
+    ),
     "sh": ("sh", "dash", "echo $((6 * 7)) \"$1\""),
     "bash": ("bash", "bash", "a=(6 7); echo $((a[0] * a[1])) \"$1\""),
     "rb": ("ruby", "ruby", "puts \"#{6 * 7} #{ARGV[0]}\""),
@@ -60,15 +68,18 @@ def test_typescript_runs_or_is_127_with_a_reason(box):
         assert (r.code, r.text) == (0, "42\n"), r
 
 
-@pytest.mark.parametrize("shebang,code,want", [
-    ("#!/bin/sh", "echo $0 | wc -l", "1"),
-    ("#!/usr/bin/env python3", "print(6 * 7)", "42"),
-    ("#!/usr/bin/python3 -u", "print(6 * 7)", "42"),
-    ("#!/usr/bin/env -S python3 -u", "print(6 * 7)", "42"),
-    ("#!/usr/bin/perl -w", "print 6 * 7;", "42"),
-    ("#!/usr/bin/env node", "console.log(6 * 7)", "42"),
-    ("#! /bin/bash", "x=(42); echo ${x[0]}", "42"),
-])
+@pytest.mark.parametrize(
+    "shebang,code,want",
+    [
+        ("#!/bin/sh", "echo $0 | wc -l", "1"),
+        ("#!/usr/bin/env python3", "print(6 * 7)", "42"),
+        ("#!/usr/bin/python3 -u", "print(6 * 7)", "42"),
+        ("#!/usr/bin/env -S python3 -u", "print(6 * 7)", "42"),
+        ("#!/usr/bin/perl -w", "print 6 * 7;", "42"),
+        ("#!/usr/bin/env node", "console.log(6 * 7)", "42"),
+        ("#! /bin/bash", "x=(42); echo ${x[0]}", "42"),
+    ],
+)
 def test_plain_code_with_a_shebang(box, shebang, code, want):
     for program in ("python3", "perl", "node"):
         if program in shebang:
@@ -77,14 +88,17 @@ def test_plain_code_with_a_shebang(box, shebang, code, want):
     assert (r.code, r.text.strip()) == (0, want), r
 
 
-@pytest.mark.parametrize("code,language", [
-    ("import sys\nfor i in range(2):\n    print(i)\n", "python"),
-    ("def f():\n    return 1\nprint(f())\n", "python"),
-    ("const a = [1, 2].map((x) => x * 2);\nconsole.log(a);\n", "node"),
-    ("let x = 1;\nfunction f() { return x; }\nconsole.log(f());\n", "node"),
-    ("print('const x = 1;')\n", "python"),
-    ("console.log('import sys')\n", "node"),
-])
+@pytest.mark.parametrize(
+    "code,language",
+    [
+        ("import sys\nfor i in range(2):\n    print(i)\n", "python"),
+        ("def f():\n    return 1\nprint(f())\n", "python"),
+        ("const a = [1, 2].map((x) => x * 2);\nconsole.log(a);\n", "node"),
+        ("let x = 1;\nfunction f() { return x; }\nconsole.log(f());\n", "node"),
+        ("print('const x = 1;')\n", "python"),
+        ("console.log('import sys')\n", "node"),
+    ],
+)
 def test_plain_code_is_detected(box, code, language):
     r = box.go(code, "code")
     assert r.code == 0, r
@@ -102,8 +116,14 @@ def test_plain_code_that_nobody_can_tell_is_a_told_failure(box):
 
 
 def test_an_extension_of_the_config_is_a_language(fresh_mnt):
-    m = fresh_mnt(config={"languages": {"upper": {"extensions": ["up"], "command": ["/usr/bin/tr", "a-z", "A-Z"]},
-                                        "counter": {"extensions": ["count"], "command": ["/usr/bin/wc", "-l", "{code}"]}}})
+    m = fresh_mnt(
+        config={
+            "languages": {
+                "upper": {"extensions": ["up"], "command": ["/usr/bin/tr", "a-z", "A-Z"]},
+                "counter": {"extensions": ["count"], "command": ["/usr/bin/wc", "-l", "{code}"]},
+            }
+        }
+    )
     box = m.box()
     assert box.go("a\nb\nc\n", "code.count").text.split()[0] == "3"
     (box.run / "stdin").write_text("shout\n")
@@ -160,7 +180,8 @@ def test_a_python_syntax_error_shows_the_line(box):
 
 
 def test_pickle_dataclasses_and_multiprocessing_work_in_python(box):
-    r = box.go("""import multiprocessing, pickle, dataclasses
+    r = box.go(
+        """import multiprocessing, pickle, dataclasses
 @dataclasses.dataclass
 class P:
     x: int
@@ -172,12 +193,14 @@ if __name__ == '__main__':
         print(pool.map(square, range(4)))
     with multiprocessing.get_context('spawn').Pool(1) as pool:
         print(pool.map(square, [5]))
-""")
+"""
+    )
     assert r.text == "P(x=3)\n[0, 1, 4, 9]\n[25]\n", r
 
 
 def test_threads_sqlite_ssl_and_asyncio_work_in_python(box):
-    r = box.go("""import asyncio, hashlib, sqlite3, ssl, subprocess, tempfile, threading
+    r = box.go(
+        """import asyncio, hashlib, sqlite3, ssl, subprocess, tempfile, threading
 c = sqlite3.connect('db'); c.execute('create table t (n)'); c.execute('insert into t values (1)'); c.commit()
 t = threading.Thread(target=lambda: print('thread')); t.start(); t.join()
 async def main():
@@ -186,7 +209,8 @@ async def main():
 asyncio.run(main())
 tempfile.TemporaryFile().write(b'x')
 print(subprocess.run(['ls', '/workspace'], capture_output=True, text=True).stdout.strip())
-""")
+"""
+    )
     assert r.code == 0 and r.text == "thread\nsub\ndb\n", r
 
 
@@ -206,18 +230,27 @@ def node_box(box):
 
 
 def test_node_requires_files_and_packages_of_the_workspace(node_box):
-    r = node_box.go("console.log(require('./lib').name, require('pack').name, require('./data.json').name, require.main === module)", "code.js")
+    r = node_box.go(
+        "console.log(require('./lib').name, require('pack').name, require('./data.json').name, require.main === module)",
+        "code.js",
+    )
     assert r.text == "lib pack data true\n", r
 
 
 def test_node_imports_dynamically(node_box):
-    r = node_box.go("import('./es.mjs').then((m) => console.log(m.name)); import('pack').then((m) => console.log(m.default.name))", "code.js")
+    r = node_box.go(
+        "import('./es.mjs').then((m) => console.log(m.name)); import('pack').then((m) => console.log(m.default.name))",
+        "code.js",
+    )
     assert sorted(r.text.split()) == ["es", "pack"], r
 
 
 def test_an_es_module_imports_files_and_packages(node_box):
-    r = node_box.go("import { name } from './es.mjs';\nimport pack from 'pack';\nimport fs from 'node:fs';\n"
-                    "const x = await Promise.resolve(1);\nconsole.log(name, pack.name, fs.existsSync('lib.js'), x);\n", "code.mjs")
+    r = node_box.go(
+        "import { name } from './es.mjs';\nimport pack from 'pack';\nimport fs from 'node:fs';\n"
+        "const x = await Promise.resolve(1);\nconsole.log(name, pack.name, fs.existsSync('lib.js'), x);\n",
+        "code.mjs",
+    )
     assert r.text == "es pack true 1\n", r
 
 
@@ -241,11 +274,14 @@ def test_a_node_error_shows_the_file_and_the_line(node_box):
 
 
 def test_node_workers_and_child_processes_work(node_box):
-    r = node_box.go("""const { Worker } = require('worker_threads');
+    r = node_box.go(
+        """const { Worker } = require('worker_threads');
 const { execSync } = require('child_process');
 console.log(execSync('echo child').toString().trim());
 new Worker('require("worker_threads").parentPort.postMessage("worker")', { eval: true }).on('message', console.log);
-""", "code.js")
+""",
+        "code.js",
+    )
     assert r.text == "child\nworker\n", r
 
 

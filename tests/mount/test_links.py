@@ -23,7 +23,13 @@ def outside(tmp):
 
 def plant(box, **links):
     """Code in the box makes symbolic links."""
-    box.go("import os\n" + "".join(f"os.makedirs(os.path.dirname({n!r}) or '.', exist_ok=True); os.symlink({t!r}, {n!r})\n" for n, t in links.items())).ok()
+    box.go(
+        "import os\n"
+        + "".join(
+            f"os.makedirs(os.path.dirname({n!r}) or '.', exist_ok=True); os.symlink({t!r}, {n!r})\n"
+            for n, t in links.items()
+        )
+    ).ok()
 
 
 def up(path):
@@ -63,10 +69,16 @@ def test_a_link_is_shown_so_that_it_stays_inside(box, what):
     assert os.lstat(box.ws / "l").st_size == len(got), "git and tar read as many bytes as lstat says"
 
 
-@pytest.mark.parametrize("folder,target,shown", [
-    ("d", "../f", "../f"), ("d/e", "../../f", "../../f"), ("d", "../../f", ".outside/f"), ("d/e", "/workspace/f", "../../f"),
-    ("d", "../d/../f", None),
-])
+@pytest.mark.parametrize(
+    "folder,target,shown",
+    [
+        ("d", "../f", "../f"),
+        ("d/e", "../../f", "../../f"),
+        ("d", "../../f", ".outside/f"),
+        ("d/e", "/workspace/f", "../../f"),
+        ("d", "../d/../f", None),
+    ],
+)
 def test_a_link_in_a_folder_may_go_up_as_far_as_the_workspace(box, folder, target, shown):
     (box.ws / "f").write_text("inside")
     (box.ws / "d/e").mkdir(parents=True)
@@ -82,7 +94,13 @@ def test_a_link_in_a_folder_may_go_up_as_far_as_the_workspace(box, folder, targe
 
 
 def test_no_link_leads_to_the_hosts_files(box, outside):
-    plant(box, absolute=str(outside / "secret"), relative=up(outside / "secret"), folder=str(outside), **{"chain/a": "b", "chain/b": "c", "chain/c": str(outside), "up": up(outside)})
+    plant(
+        box,
+        absolute=str(outside / "secret"),
+        relative=up(outside / "secret"),
+        folder=str(outside),
+        **{"chain/a": "b", "chain/b": "c", "chain/c": str(outside), "up": up(outside)},
+    )
     for path in ("absolute", "relative", "folder/secret", "chain/a/secret", "up/secret"):
         expect_errno(errno.ENOENT, (box.ws / path).read_text)
         for flags in (os.O_WRONLY, os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
@@ -116,9 +134,25 @@ def test_no_walker_reads_or_writes_outside(box, outside, tmp_path, walker):
     need(walker.split()[0] if walker.split()[0] in ("rsync", "git") else "sh")
     (box.ws / "d").mkdir()
     (box.ws / "inside").write_text("inside-text")
-    plant(box, a=str(outside / "secret"), b=up(outside / "secret"), f=str(outside), m=up(outside), loop="loop", **{"d/x": str(outside / "secret"), "d/y": "../f/secret",
-          "p": "/proc/self/environ", "q": "/proc/self/root", "r": "/dev/zero", "s": "/dev/tty"})
-    done = sh(WALKERS[walker], env={**os.environ, "W": str(box.ws), "T": str(tmp_path), "GIT_CONFIG_GLOBAL": "/dev/null"})
+    plant(
+        box,
+        a=str(outside / "secret"),
+        b=up(outside / "secret"),
+        f=str(outside),
+        m=up(outside),
+        loop="loop",
+        **{
+            "d/x": str(outside / "secret"),
+            "d/y": "../f/secret",
+            "p": "/proc/self/environ",
+            "q": "/proc/self/root",
+            "r": "/dev/zero",
+            "s": "/dev/tty",
+        },
+    )
+    done = sh(
+        WALKERS[walker], env={**os.environ, "W": str(box.ws), "T": str(tmp_path), "GIT_CONFIG_GLOBAL": "/dev/null"}
+    )
     assert TOKEN.encode() not in done.out + done.err
     assert b"inside-text" in done.out or walker == "du and ls"
 
@@ -167,7 +201,9 @@ def test_hard_links_in_the_workspace_are_one_file(box):
 
 @pytest.mark.parametrize("kind", ["fifo", "socket"])
 def test_a_special_file_is_shown_but_opening_it_is_refused_and_never_waits(box, kind):
-    box.go({"fifo": "import os; os.mkfifo('s')", "socket": "import socket; socket.socket(socket.AF_UNIX).bind('s')"}[kind]).ok()
+    box.go(
+        {"fifo": "import os; os.mkfifo('s')", "socket": "import socket; socket.socket(socket.AF_UNIX).bind('s')"}[kind]
+    ).ok()
     mode = os.lstat(box.ws / "s").st_mode
     # The host must not block in open() nor talk to a server in the box through it; what it sees is a file of that kind or,
     # where the kernel itself would open it (a FIFO is opened without asking the file system), one that cannot be opened.
@@ -181,18 +217,40 @@ def test_a_special_file_is_shown_but_opening_it_is_refused_and_never_waits(box, 
 
 
 def test_devices_cannot_be_made_by_the_box_nor_by_the_host(box):
-    assert box.go("import os, stat\ntry: os.mknod('d', stat.S_IFCHR | 0o666, os.makedev(1, 5)); print('made')\nexcept OSError as e: print(e.errno)").text == f"{errno.EPERM}\n"
+    assert (
+        box.go(
+            "import os, stat\ntry: os.mknod('d', stat.S_IFCHR | 0o666, os.makedev(1, 5)); print('made')\nexcept OSError as e: print(e.errno)"
+        ).text
+        == f"{errno.EPERM}\n"
+    )
     if ROOT:
         expect_errno(errno.EPERM, os.mknod, box.ws / "d", stat.S_IFCHR | 0o666, os.makedev(1, 5))
 
 
-NAMES = [b"a\nb", b"\xff\xfe", "ü€😀".encode(), b"x" * 255, b" ", b"-rf", b"a\\b", b'"', b"*", b"...", b"\x01\x7f", b".outside.", b"a\tb", b"$(x)"]
+NAMES = [
+    b"a\nb",
+    b"\xff\xfe",
+    "ü€😀".encode(),
+    b"x" * 255,
+    b" ",
+    b"-rf",
+    b"a\\b",
+    b'"',
+    b"*",
+    b"...",
+    b"\x01\x7f",
+    b".outside.",
+    b"a\tb",
+    b"$(x)",
+]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda n: repr(n[:12])[2:-1])
 def test_a_name_works_in_both_directions(box, name):
     base = os.fsencode(box.ws)
-    assert box.go(f"import os; os.mkdir({name!r}); open(os.path.join({name!r}, b'f'), 'w').write('from inside'); print(1)").ok()
+    assert box.go(
+        f"import os; os.mkdir({name!r}); open(os.path.join({name!r}, b'f'), 'w').write('from inside'); print(1)"
+    ).ok()
     assert name in os.listdir(base)
     with open(os.path.join(base, name, b"f")) as f:
         assert f.read() == "from inside"
@@ -209,7 +267,9 @@ def test_a_name_of_256_bytes_is_too_long(box):
 
 def test_a_file_named_outside_in_the_workspace_does_not_give_links_a_target(box, outside):
     """`.outside` never exists: a box that makes one must not turn harmless links into working ones."""
-    box.go("import os; os.makedirs('.outside/etc'); open('.outside/etc/passwd', 'w').write('forged'); os.symlink('/etc/passwd', 'l')").ok()
+    box.go(
+        "import os; os.makedirs('.outside/etc'); open('.outside/etc/passwd', 'w').write('forged'); os.symlink('/etc/passwd', 'l')"
+    ).ok()
     expect_errno(errno.ENOENT, os.stat, box.ws / "l")
     expect_errno(errno.ENOENT, os.stat, box.ws / ".outside")
     assert ".outside" not in os.listdir(box.ws)
@@ -217,7 +277,9 @@ def test_a_file_named_outside_in_the_workspace_does_not_give_links_a_target(box,
 
 def test_a_very_deep_tree_can_be_walked_and_deleted(mnt):
     box = mnt.box()
-    box.go("import os\nfor i in range(400):\n    os.mkdir('d' * 20); os.chdir('d' * 20)\nopen('bottom', 'w').write('x')").ok()
+    box.go(
+        "import os\nfor i in range(400):\n    os.mkdir('d' * 20); os.chdir('d' * 20)\nopen('bottom', 'w').write('x')"
+    ).ok()
     assert sh(["find", box.ws, "-name", "bottom"]).text.count("bottom") == 1
     sh(["rm", "-rf", box.path]).ok()
     assert not box.path.exists()
@@ -270,7 +332,7 @@ ATTACKED = {
     "tar": "tar -C $W -chf - . | tar -xO",
     "find -L": "find -L $W -type f -exec cat {} +",
     "writes": "for i in 0 1 2 3; do echo overwritten > $W/w$i/victim; echo overwritten > $W/w$i/dir/victim; echo x > $W/w$i/dir/new; rm -f $W/w$i/dir/new; "
-              "cp /etc/hostname $W/w$i/evil/victim; mkdir $W/w$i/dir/newdir; rmdir $W/w$i/dir/newdir; truncate -s 0 $W/w$i/dir/sub/victim; done",
+    "cp /etc/hostname $W/w$i/evil/victim; mkdir $W/w$i/dir/newdir; rmdir $W/w$i/dir/newdir; truncate -s 0 $W/w$i/dir/sub/victim; done",
     "moves": "for i in 0 1 2 3; do touch $W/m$i; mv $W/m$i $W/w$i/dir/m; mv $W/w$i/dir/m $W/m$i; ln $W/m$i $W/w$i/dir/hard; rm -f $W/m$i $W/w$i/dir/m $W/w$i/dir/hard; chmod 777 $W/w$i/dir/victim; done",
 }
 
@@ -296,7 +358,11 @@ def test_a_box_that_swaps_links_and_folders_gets_no_outside_byte_read_or_written
                 done = finish(running.pop(name))
                 assert done.text.strip() == "0", f"{name} read an outside byte"
                 rounds[name] += 1
-        wait_for(lambda: any(p.poll() is not None for p in running.values()) or box.status("attack") != "running", "a walker ends", 60)
+        wait_for(
+            lambda: any(p.poll() is not None for p in running.values()) or box.status("attack") != "running",
+            "a walker ends",
+            60,
+        )
     for name, proc in running.items():
         assert finish(proc, 60).text.strip() == "0", f"{name} read an outside byte"
         rounds[name] += 1

@@ -7,7 +7,7 @@ import re
 import signal
 
 import pytest
-from helpers import finish, kill, limits, sh, spawn, until_waiting, wait_for
+from helpers import finish, limits, sh, spawn, until_waiting, wait_for
 
 # name -> what is written to stdout
 BYTES = {
@@ -49,9 +49,30 @@ def test_exact_bytes_of(box, what):
 def test_result_json_is_complete(box):
     box.go("import sys, time; print('o'); print('é', file=sys.stderr); time.sleep(0.2); sys.exit(7)")
     j = box.json()
-    assert {k: j[k] for k in ("exitCode", "signal", "timedOut", "oom", "stdout", "stderr", "stdoutDropped", "stderrDropped", "language")} == {
-        "exitCode": 7, "signal": None, "timedOut": False, "oom": False, "stdout": "o\n", "stderr": "é\n", "stdoutDropped": 0,
-        "stderrDropped": 0, "language": "python"}
+    assert {
+        k: j[k]
+        for k in (
+            "exitCode",
+            "signal",
+            "timedOut",
+            "oom",
+            "stdout",
+            "stderr",
+            "stdoutDropped",
+            "stderrDropped",
+            "language",
+        )
+    } == {
+        "exitCode": 7,
+        "signal": None,
+        "timedOut": False,
+        "oom": False,
+        "stdout": "o\n",
+        "stderr": "é\n",
+        "stdoutDropped": 0,
+        "stderrDropped": 0,
+        "language": "python",
+    }
     assert 200 <= j["durationMs"] < 60000
     assert re.match(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d", j["startedAt"])
     assert os.stat(box.run / "result.json").st_size == len((box.run / "result.json").read_bytes())
@@ -71,12 +92,14 @@ def test_stderr_is_apart_from_stdout_and_logs_has_both_in_order(box):
 
 def test_logs_keep_the_order_of_the_two_streams_when_they_come_apart(box):
     # Two pipes have no common order; pieces that come one after the other (each seen before the next is written) have one.
-    box.start("""import os, time
+    box.start(
+        """import os, time
 print('READY', flush=True)
 for i in range(6):
     while not os.path.exists(f'go{i}'): time.sleep(0.002)
     os.write(1 + i % 2, b'%d\\n' % i)
-""")
+"""
+    )
     for i in range(6):
         (box.ws / f"go{i}").touch()
         box.until_logged(f"{i}\n")
@@ -85,10 +108,12 @@ for i in range(6):
 
 
 def test_8193_bytes_and_then_silence_are_read_live(box):
-    box.start("""import os, time
+    box.start(
+        """import os, time
 os.write(1, b'READY' + b'z' * 8188)
 while not os.path.exists('go'): time.sleep(0.005)
-""")
+"""
+    )
     wait_for(lambda: os.stat(box.run / "logs").st_size == 8193, "8193 bytes in logs")
     assert (box.run / "logs").read_bytes() == b"READY" + b"z" * 8188
     cat = spawn(["cat", box.run / "stream"])
@@ -102,11 +127,13 @@ while not os.path.exists('go'): time.sleep(0.005)
 
 
 def test_a_character_that_comes_in_two_pieces_is_whole(box):
-    box.start("""import os, time
+    box.start(
+        """import os, time
 os.write(1, b'READY\\xe2\\x82')
 while not os.path.exists('go'): time.sleep(0.005)
 os.write(1, b'\\xac\\n')
-""")
+"""
+    )
     (box.ws / "go").touch()
     assert (box.run / "stdout").read_text() == "READY€\n"
     assert box.json()["stdout"] == "READY€\n" and box.json()["stdoutEncoding"] == "utf-8"
@@ -158,10 +185,12 @@ def test_one_line_of_50_mb(box):
 def test_output_beyond_the_limit_is_cut_and_the_program_goes_on(fresh_mnt):
     m = fresh_mnt(config=limits(output="1M"))
     box = m.box()
-    r = box.go("""import os
+    r = box.go(
+        """import os
 for i in range(3 * 1024): os.write(1, b'%1024d' % i)
 os.write(2, b'done')
-""")
+"""
+    )
     assert r.code == 0 and r.err == b"done"
     assert r.out == b"".join(b"%1024d" % i for i in range(1024))
     assert box.status() == "exited 0 truncated"
@@ -186,10 +215,14 @@ def test_every_exit_code_is_told(box):
         assert box.status() == f"exited {code}"
 
 
-@pytest.mark.parametrize("name", ["HUP", "INT", "QUIT", "ILL", "ABRT", "FPE", "KILL", "SEGV", "PIPE", "ALRM", "TERM", "USR1", "USR2", "SYS"])
+@pytest.mark.parametrize(
+    "name", ["HUP", "INT", "QUIT", "ILL", "ABRT", "FPE", "KILL", "SEGV", "PIPE", "ALRM", "TERM", "USR1", "USR2", "SYS"]
+)
 def test_death_by_a_signal_is_128_and_its_number(box, name):
     number = getattr(signal, "SIG" + name)
-    box.save(f"import os, signal; signal.signal({int(number)}, signal.SIG_DFL) if {int(number)} != 9 else 0; os.kill(os.getpid(), {int(number)})")
+    box.save(
+        f"import os, signal; signal.signal({int(number)}, signal.SIG_DFL) if {int(number)} != 9 else 0; os.kill(os.getpid(), {int(number)})"
+    )
     assert box.exit() == 128 + number
     assert box.status() == f"signaled {int(number)}"
     assert box.json()["signal"] == "SIG" + name and box.json()["exitCode"] == 128 + number
@@ -209,7 +242,8 @@ def test_sh_says_127_for_a_missing_command_and_126_for_one_that_is_not_executabl
 
 def test_a_timeout_is_124_and_ends_all_descendants(mnt, box):
     (box.run / "timeout").write_text("500ms\n")
-    box.save("""import os, subprocess, sys, time
+    box.save(
+        """import os, subprocess, sys, time
 print('READY', flush=True)
 for deep in range(3):
     subprocess.Popen([sys.executable, '-c', '''
@@ -222,37 +256,51 @@ signal.signal(signal.SIGHUP, signal.SIG_IGN)
 time.sleep(4711)
 '''])
 time.sleep(4711)
-""")
+"""
+    )
     assert box.exit() == 124
     assert box.status() == "timeout"
     assert box.json()["timedOut"] is True and box.json()["exitCode"] == 124
     assert (box.run / "stdout").read_text() == "READY\n"
-    wait_for(lambda: not [c for _, c in mnt.processes() if "4711" in c], "setsid'ed grandchildren that ignore TERM have ended", 20)
+    wait_for(
+        lambda: not [c for _, c in mnt.processes() if "4711" in c],
+        "setsid'ed grandchildren that ignore TERM have ended",
+        20,
+    )
 
 
 def test_a_program_that_ignores_term_is_killed_after_the_timeout(box):
     (box.run / "timeout").write_text("0.2\n")
-    box.save("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('READY', flush=True)\nwhile True: time.sleep(1)")
+    box.save(
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('READY', flush=True)\nwhile True: time.sleep(1)"
+    )
     assert box.exit() == 124
 
 
 def test_a_program_can_clean_up_when_it_is_told_to_end(box):
     (box.run / "timeout").write_text("500ms\n")
-    box.save("import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (print('bye', flush=True), sys.exit(0)))\nprint('READY', flush=True)\ntime.sleep(100)")
+    box.save(
+        "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (print('bye', flush=True), sys.exit(0)))\nprint('READY', flush=True)\ntime.sleep(100)"
+    )
     assert box.exit() == 124
     assert (box.run / "stdout").read_text() == "READY\nbye\n"
 
 
 def test_the_end_is_the_programs_end_although_a_child_holds_the_pipe(mnt, box):
-    r = box.go("import os, subprocess\nprint('started', flush=True)\nsubprocess.Popen(['sleep', '4712'])\nprint('end')").ok()
+    r = box.go(
+        "import os, subprocess\nprint('started', flush=True)\nsubprocess.Popen(['sleep', '4712'])\nprint('end')"
+    ).ok()
     assert r.out == b"started\nend\n"
     wait_for(lambda: [c for _, c in mnt.processes() if "4712" in c], "the background child goes on")
 
 
 def test_a_background_child_that_writes_later_does_not_die_of_sigpipe(box):
-    box.go("""( while [ ! -e go ]; do sleep 0.01; done; for i in $(seq 20000); do echo "later $i"; done; echo alive > alive ) &
+    box.go(
+        """( while [ ! -e go ]; do sleep 0.01; done; for i in $(seq 20000); do echo "later $i"; done; echo alive > alive ) &
 echo first
-""", name="code.sh").ok()
+""",
+        name="code.sh",
+    ).ok()
     assert (box.run / "stdout").read_bytes() == b"first\n"
     (box.ws / "go").touch()
     wait_for(lambda: (box.ws / "alive").exists(), "the child wrote all of it")
@@ -274,14 +322,18 @@ def test_a_program_that_stops_itself_does_not_count_as_ended(box):
 
 
 def test_the_default_environment_and_folder(box):
-    r = box.go("import os\nprint(os.getcwd(), os.environ['LANG'], os.environ['HOME'] != '', os.environ['PATH'] != '', os.environ['PYTHONUNBUFFERED'])").ok()
+    r = box.go(
+        "import os\nprint(os.getcwd(), os.environ['LANG'], os.environ['HOME'] != '', os.environ['PATH'] != '', os.environ['PYTHONUNBUFFERED'])"
+    ).ok()
     assert r.text == "/workspace C.UTF-8 True True 1\n"
 
 
 def test_two_runs_at_once_keep_their_output_apart(box):
     (box.run / "a").mkdir()
     (box.run / "b").mkdir()
-    code = "import os, time\nfor i in range(2000): os.write(1, b'%s')\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+    code = (
+        "import os, time\nfor i in range(2000): os.write(1, b'%s')\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+    )
     for s in "ab":
         box.save(code % (s * 50), slot=s)
     (box.ws / "go").touch()

@@ -10,7 +10,21 @@ import stat
 import time
 
 import pytest
-from helpers import count, counted, expect_errno, finish, kill, need, sh, skip, spawn, started, terminal, until_waiting, wait_for
+from helpers import (
+    count,
+    counted,
+    expect_errno,
+    finish,
+    kill,
+    need,
+    sh,
+    skip,
+    spawn,
+    started,
+    terminal,
+    until_waiting,
+    wait_for,
+)
 
 PYTHON = "/usr/bin/python3"
 LINES = [f"line {i}" for i in range(20000)]
@@ -56,26 +70,56 @@ READERS = {
     "rsync": ("rsync $F $N", None),
     "rsync -a of run/": ("rsync -a --include=stdout --exclude='*' $D/ $T/r/ && mv $T/r/stdout $N", None),
     "python open": (f"""{PYTHON} -c 'import os; print(open(os.environ["F"]).read(), end="")'""", WHOLE),
-    "python os.read": (f"""{PYTHON} -c 'import os
+    "python os.read": (
+        f"""{PYTHON} -c 'import os
 fd = os.open(os.environ["F"], os.O_RDONLY)
-while b := os.read(fd, 1 << 20): os.write(1, b)'""", WHOLE),
-    "python shutil.copyfile": (f"""{PYTHON} -c 'import os, shutil; shutil.copyfile(os.environ["F"], os.environ["N"])'""", None),
-    "python shutil.copy2": (f"""{PYTHON} -c 'import os, shutil; shutil.copy2(os.environ["F"], os.environ["N"])'""", None),
-    "python os.sendfile": (f"""{PYTHON} -c 'import os
+while b := os.read(fd, 1 << 20): os.write(1, b)'""",
+        WHOLE,
+    ),
+    "python shutil.copyfile": (
+        f"""{PYTHON} -c 'import os, shutil; shutil.copyfile(os.environ["F"], os.environ["N"])'""",
+        None,
+    ),
+    "python shutil.copy2": (
+        f"""{PYTHON} -c 'import os, shutil; shutil.copy2(os.environ["F"], os.environ["N"])'""",
+        None,
+    ),
+    "python os.sendfile": (
+        f"""{PYTHON} -c 'import os
 i, o = os.open(os.environ["F"], 0), os.open(os.environ["N"], os.O_CREAT | os.O_WRONLY)
 n = 0
-while k := os.sendfile(o, i, n, 1 << 20): n += k'""", None),
-    "python mmap": (f"""{PYTHON} -c 'import mmap, os
+while k := os.sendfile(o, i, n, 1 << 20): n += k'""",
+        None,
+    ),
+    "python mmap": (
+        f"""{PYTHON} -c 'import mmap, os
 fd = os.open(os.environ["F"], 0)
-os.write(1, mmap.mmap(fd, 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE))' | cat""", WHOLE),
-    "python mmap shared": (f"""{PYTHON} -c 'import mmap, os
+os.write(1, mmap.mmap(fd, 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE))' | cat""",
+        WHOLE,
+    ),
+    "python mmap shared": (
+        f"""{PYTHON} -c 'import mmap, os
 fd = os.open(os.environ["F"], 0)
-os.write(1, mmap.mmap(fd, 0, prot=mmap.PROT_READ))' | cat""", WHOLE),
-    "python subprocess stdin": (f"""{PYTHON} -c 'import os, subprocess; subprocess.run(["cat"], stdin=open(os.environ["F"]))'""", WHOLE),
+os.write(1, mmap.mmap(fd, 0, prot=mmap.PROT_READ))' | cat""",
+        WHOLE,
+    ),
+    "python subprocess stdin": (
+        f"""{PYTHON} -c 'import os, subprocess; subprocess.run(["cat"], stdin=open(os.environ["F"]))'""",
+        WHOLE,
+    ),
     "node readFileSync": ("""node -e 'process.stdout.write(require("fs").readFileSync(process.env.F))' | cat""", WHOLE),
-    "node readFile": ("""node -e 'require("fs").readFile(process.env.F, (e, d) => process.stdout.write(d))' | cat""", WHOLE),
-    "node promises.readFile": ("""node -e 'require("fs").promises.readFile(process.env.F).then((d) => process.stdout.write(d))' | cat""", WHOLE),
-    "node createReadStream": ("""node -e 'require("fs").createReadStream(process.env.F).pipe(process.stdout)' | cat""", WHOLE),
+    "node readFile": (
+        """node -e 'require("fs").readFile(process.env.F, (e, d) => process.stdout.write(d))' | cat""",
+        WHOLE,
+    ),
+    "node promises.readFile": (
+        """node -e 'require("fs").promises.readFile(process.env.F).then((d) => process.stdout.write(d))' | cat""",
+        WHOLE,
+    ),
+    "node createReadStream": (
+        """node -e 'require("fs").createReadStream(process.env.F).pipe(process.stdout)' | cat""",
+        WHOLE,
+    ),
     "node copyFile": ("""node -e 'require("fs").copyFileSync(process.env.F, process.env.N)'""", None),
     "gawk": ("gawk '{ print }' $F", WHOLE),
     "mawk": ("mawk '{ print }' $F", WHOLE),
@@ -107,8 +151,14 @@ TOOLS = "dash busybox node gawk mawk jq rsync file strings vim curl perl diff xa
 
 def environment(box, tmp):
     (tmp / "want").write_text(BODY)
-    return {**os.environ, "F": str(box.run / "stdout"), "D": str(box.run), "T": str(tmp), "N": str(tmp / "copy"),
-            "M": str(box.ws / "copy")}
+    return {
+        **os.environ,
+        "F": str(box.run / "stdout"),
+        "D": str(box.run),
+        "T": str(tmp),
+        "N": str(tmp / "copy"),
+        "M": str(box.ws / "copy"),
+    }
 
 
 def need_tools(script):
@@ -143,8 +193,10 @@ def test_complete_results_right_after_the_save_by(box, tmp, tool):
     env = environment(box, tmp)
     if "rsync -a" in tool or tool in ("tar", "grep -r"):
         script = "cat $D/exit > /dev/null; " + script  # they look with lstat first: exit is the barrier
-    done = sh(f"""printf '%s' "$CODE" > $D/code.py; {script}""",
-              env={**env, "CODE": "print('READY')\nprint('\\n'.join(f'line {i}' for i in range(20000)))\n"})
+    done = sh(
+        f"""printf '%s' "$CODE" > $D/code.py; {script}""",
+        env={**env, "CODE": "print('READY')\nprint('\\n'.join(f'line {i}' for i in range(20000)))\n"},
+    )
     check(done, want, tmp)
 
 
@@ -156,9 +208,32 @@ SIGNALS = {
     "SIGWINCH": [signal.SIGWINCH],
     "SIGURG": [signal.SIGURG],
 }
-DISTURBED = ["cat", "busybox cat", "bash $(<f)", "bash mapfile", "dash while read", "head -n1", "wc -c", "md5sum", "cp", "tar",
-             "rsync", "python open", "python shutil.copyfile", "python os.sendfile", "node readFileSync", "gawk", "mawk", "sed", "sort", "perl slurp", "perl lines", "diff",
-             "dd", "grep"]
+DISTURBED = [
+    "cat",
+    "busybox cat",
+    "bash $(<f)",
+    "bash mapfile",
+    "dash while read",
+    "head -n1",
+    "wc -c",
+    "md5sum",
+    "cp",
+    "tar",
+    "rsync",
+    "python open",
+    "python shutil.copyfile",
+    "python os.sendfile",
+    "node readFileSync",
+    "gawk",
+    "mawk",
+    "sed",
+    "sort",
+    "perl slurp",
+    "perl lines",
+    "diff",
+    "dd",
+    "grep",
+]
 
 
 @pytest.mark.parametrize("name", SIGNALS)
@@ -190,7 +265,9 @@ def test_children_that_end_do_not_break_the_wait_of_a_shell(box):
     script = f"""trap : CHLD; for i in 1 2 3 4 5; do sleep 0.0$i & done; x=$(<{box.run}/stdout); printf '%s\\n' "$x" """
     reader = spawn(script)
     until_waiting(reader)
-    wait_for(lambda: not [c for c in sh(["pgrep", "-P", str(reader.pid), "sleep"]).text.split()], "the children have ended")
+    wait_for(
+        lambda: not [c for c in sh(["pgrep", "-P", str(reader.pid), "sleep"]).text.split()], "the children have ended"
+    )
     (box.ws / "go").touch()
     assert finish(reader).ok().text == BODY
 
@@ -208,8 +285,14 @@ def test_a_second_signal_that_ends_the_reader_does_after_one_that_does_not(box):
 
 def test_o_nonblock_is_ignored_by_results(box):
     box.start(SLOW_CODE)
-    reader = spawn([PYTHON, "-c", f"import os, sys; fd = os.open({str(box.run / 'stdout')!r}, os.O_RDONLY | os.O_NONBLOCK)\n"
-                    "while b := os.read(fd, 65536): sys.stdout.buffer.write(b)"])
+    reader = spawn(
+        [
+            PYTHON,
+            "-c",
+            f"import os, sys; fd = os.open({str(box.run / 'stdout')!r}, os.O_RDONLY | os.O_NONBLOCK)\n"
+            "while b := os.read(fd, 65536): sys.stdout.buffer.write(b)",
+        ]
+    )
     until_waiting(reader)
     (box.ws / "go").touch()
     assert finish(reader).ok().text == BODY
@@ -254,7 +337,13 @@ def test_results_have_the_mode_0440(box):
 
 def test_the_size_is_true_for_a_handle_that_was_opened_while_the_run_went_on(box):
     box.start(SLOW_CODE)
-    reader = spawn([PYTHON, "-c", f"import os; f = open({str(box.run / 'stdout')!r}, 'rb'); print(os.fstat(f.fileno()).st_size, len(f.read()))"])
+    reader = spawn(
+        [
+            PYTHON,
+            "-c",
+            f"import os; f = open({str(box.run / 'stdout')!r}, 'rb'); print(os.fstat(f.fileno()).st_size, len(f.read()))",
+        ]
+    )
     until_waiting(reader)
     (box.ws / "go").touch()
     assert finish(reader).ok().text == f"{len(BODY)} {len(BODY)}\n"
@@ -271,7 +360,8 @@ def test_an_open_result_belongs_to_its_run_for_ever(box):
 
 
 def test_stream_is_live_and_ends_with_the_program(box):
-    box.start("""import os, time
+    box.start(
+        """import os, time
 print('READY', flush=True)
 for i in range(3):
     while not os.path.exists(f'go{i}'):
@@ -279,7 +369,8 @@ for i in range(3):
     print('piece', i, flush=True)
 while not os.path.exists('end'):
     time.sleep(0.002)
-""")
+"""
+    )
     cat = spawn(["cat", box.run / "stream"])
     assert cat.stdout.readline() == b"READY\n"
     for i in range(3):
@@ -383,15 +474,20 @@ def test_less_waits_and_shows_the_end(box):
         until_waiting(less)
         (box.ws / "go").touch()
 
-    rc, shown = terminal(["less", "-X", box.run / "stdout"], [("", let_go), ("READY", "G"), ("line 19999", "q")], env={"LESS": ""})
+    rc, shown = terminal(
+        ["less", "-X", box.run / "stdout"], [("", let_go), ("READY", "G"), ("line 19999", "q")], env={"LESS": ""}
+    )
     assert rc == 0, shown[-300:]
 
 
 def test_less_follows_logs(box):
     need("less")
     box.start(SLOW_CODE)
-    rc, _ = terminal(["less", "-X", "+F", box.run / "logs"],
-                     [("READY", lambda _: (box.ws / "go").touch()), ("line 19999", "\x03"), (":", "q")], env={"LESS": ""})
+    rc, _ = terminal(
+        ["less", "-X", "+F", box.run / "logs"],
+        [("READY", lambda _: (box.ws / "go").touch()), ("line 19999", "\x03"), (":", "q")],
+        env={"LESS": ""},
+    )
     assert rc == 0
 
 
@@ -407,7 +503,9 @@ def test_less_can_be_left_while_it_waits(box):
 def test_watch_of_a_result_goes_on_and_ends(box):
     need("watch", "procps")
     box.go("print('watched')")
-    rc, _ = terminal(["timeout", "-s", "INT", "1", "--foreground", "watch", "-n", "0.1", f"cat {box.run}/stdout"], [("watched", "")])
+    rc, _ = terminal(
+        ["timeout", "-s", "INT", "1", "--foreground", "watch", "-n", "0.1", f"cat {box.run}/stdout"], [("watched", "")]
+    )
     assert rc in (0, 124, 2, 130)
 
 
@@ -432,6 +530,14 @@ def test_process_names_the_run_that_the_folder_shows(box):
 def test_readers_never_run_anything(box, tmp):
     box.go(counted())
     env = environment(box, tmp)
-    for script in ("cat $D/*", "tar -C $D -c . > /dev/null", "grep -r . $D", "rsync -a $D/ $T/all/", "cp -r $D $T/x", "wc $D/code.py"):
+    for script in (
+        "cat $D/*",
+        "tar -C $D -c . > /dev/null",
+        "grep -r . $D",
+        "rsync -a $D/ $T/all/",
+        "cp -r $D $T/x",
+        "wc $D/code.py",
+    ):
         sh(script, env=env)
+    assert started(box) == 1
     assert count(box) == 1

@@ -20,7 +20,9 @@ def test_boxes_settings_and_workspace_survive_a_restart_and_runs_do_not(fresh_mn
     (box.run / "timeout").write_text("77\n")
     (box.run / "one").mkdir()
     (box.run / "one/env").write_text("A=1\n")
-    box.go("import os; os.makedirs('d'); open('d/f', 'w').write('text'); os.chmod('d/f', 0o640); os.symlink('d/f', 'l')").ok()
+    box.go(
+        "import os; os.makedirs('d'); open('d/f', 'w').write('text'); os.chmod('d/f', 0o640); os.symlink('d/f', 'l')"
+    ).ok()
     before = os.stat(box.ws / "d/f")
     m.restart()
     assert os.listdir(m.path) == ["kept"] or sorted(os.listdir(m.path)) == [".sbxfs", "kept"]
@@ -31,7 +33,9 @@ def test_boxes_settings_and_workspace_survive_a_restart_and_runs_do_not(fresh_mn
     assert (box.run / "args").read_text() == "still here\n" and (box.run / "timeout").read_text() == "77\n"
     assert (box.run / "one/env").read_text() == "A=1\n"
     assert box.status() == "none" and (box.run / "stdout").read_text() == ""
-    assert box.go("import sys; print(sys.argv[1], open('d/f').read())").text == "still here text\n", "a save wakes the box"
+    assert (
+        box.go("import sys; print(sys.argv[1], open('d/f').read())").text == "still here text\n"
+    ), "a save wakes the box"
     assert (box / "status").read_text() == "running\n"
     box.delete()
 
@@ -65,7 +69,10 @@ def test_a_killed_daemon_leaves_no_run_and_the_next_mount_works(fresh_mnt):
     m.kill()
     wait_for(lambda: not m.processes(), "all processes of the box have ended with the daemon")
     m.start()
-    wait_for(lambda: not m.cgroups() or (box / "status").read_text() == "running\n", "no cgroup of the dead daemon's container")
+    wait_for(
+        lambda: not m.cgroups() or (box / "status").read_text() == "running\n",
+        "no cgroup of the dead daemon's container",
+    )
     assert box.go("print('after')").text == "after\n"
 
 
@@ -94,7 +101,14 @@ class Writer(threading.Thread):
         try:
             self.work()
         except OSError as e:
-            assert e.errno in (errno.ECONNABORTED, errno.ENOTCONN, errno.EIO, errno.EINTR, errno.ENODEV, errno.ENOENT), e
+            assert e.errno in (
+                errno.ECONNABORTED,
+                errno.ENOTCONN,
+                errno.EIO,
+                errno.EINTR,
+                errno.ENODEV,
+                errno.ENOENT,
+            ), e
 
     def work(self):
         n = 0
@@ -125,7 +139,10 @@ def test_kill_9_of_the_daemon_at_random_moments_loses_no_closed_byte_and_leaves_
         writer = Writer(m, turn)
         writer.start()
         bytes_wanted = rng.randrange(1, 60)
-        wait_for(lambda: len(writer.closed) + 20 * len(writer.deleted) >= bytes_wanted or not writer.is_alive(), "the workload goes on")
+        wait_for(
+            lambda: len(writer.closed) + 20 * len(writer.deleted) >= bytes_wanted or not writer.is_alive(),
+            "the workload goes on",
+        )
         m.kill()
         writer.join(HANG)
         assert not writer.is_alive()
@@ -149,7 +166,9 @@ def test_kill_9_of_the_daemon_at_random_moments_loses_no_closed_byte_and_leaves_
 def test_a_half_deleted_box_is_finished_by_the_next_mount(fresh_mnt):
     m = fresh_mnt()
     box = m.box("halfway")
-    box.go("import os\nfor d in range(100):\n    os.mkdir(f'd{d}')\n    for f in range(60): open(f'd{d}/evidence{f}', 'w').write('x')").ok()
+    box.go(
+        "import os\nfor d in range(100):\n    os.mkdir(f'd{d}')\n    for f in range(60): open(f'd{d}/evidence{f}', 'w').write('x')"
+    ).ok()
     m.note(box)
     box.delete()
     m.kill()

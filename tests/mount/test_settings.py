@@ -144,7 +144,9 @@ def test_a_cwd_that_is_a_link_out_of_the_workspace_is_refused(box):
 
 def test_env_is_given_to_the_run(box):
     (box.run / "env").write_text("GREETING=hello world\nPATH=/usr/bin\nLANG=C\nEMPTY=\n")
-    r = box.go("import os\nprint(os.environ['GREETING'], os.environ['PATH'], os.environ['LANG'], repr(os.environ['EMPTY']))")
+    r = box.go(
+        "import os\nprint(os.environ['GREETING'], os.environ['PATH'], os.environ['LANG'], repr(os.environ['EMPTY']))"
+    )
     assert r.text == "hello world /usr/bin C ''\n"
 
 
@@ -220,7 +222,9 @@ def test_settings_do_not_run_anything(box):
 
 
 def test_a_setting_changed_while_a_run_goes_on_is_for_the_next(box):
-    box.start("import os, sys, time\nprint('READY', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.005)\nprint(sys.argv[1:])")
+    box.start(
+        "import os, sys, time\nprint('READY', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.005)\nprint(sys.argv[1:])"
+    )
     (box.run / "args").write_text("late\n")
     (box.ws / "go").touch()
     assert (box.run / "stdout").read_text() == "READY\n[]\n"
@@ -270,8 +274,16 @@ def test_a_waiting_reader_of_a_removed_slot_ends(box):
     assert box.go("echo ok", "code.sh").text == "ok\n"
 
 
-@pytest.mark.parametrize("name,code", [("stdout", errno.EEXIST), ("args", errno.EEXIST), ("-x", errno.EINVAL), (".x", errno.EINVAL),
-                                       ("a b", errno.EINVAL)])
+@pytest.mark.parametrize(
+    "name,code",
+    [
+        ("stdout", errno.EEXIST),
+        ("args", errno.EEXIST),
+        ("-x", errno.EINVAL),
+        (".x", errno.EINVAL),
+        ("a b", errno.EINVAL),
+    ],
+)
 def test_a_slot_with_a_bad_name_is_refused(box, name, code):
     expect_errno(code, os.mkdir, box.run / name)
 

@@ -7,11 +7,30 @@ import signal
 import time
 
 import pytest
-from helpers import HANG, children, count, counted, expect_errno, finish, kill, need, proc_state, scaled, sh, spawn, terminal, until_waiting, wait_for, waits_in_fuse
+from helpers import (
+    HANG,
+    children,
+    count,
+    counted,
+    expect_errno,
+    finish,
+    kill,
+    need,
+    proc_state,
+    scaled,
+    sh,
+    spawn,
+    terminal,
+    until_waiting,
+    wait_for,
+    waits_in_fuse,
+)
 
 PYTHON = "/usr/bin/python3"
 FOREVER = "import time\nprint('READY', flush=True)\ntime.sleep(3000)\n"
-UNTIL_GO = "import os, time\nprint('READY', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.005)\nprint('end')\n"
+UNTIL_GO = (
+    "import os, time\nprint('READY', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.005)\nprint('end')\n"
+)
 
 
 def tight(run, n, name="code.sh", first=0):
@@ -75,8 +94,15 @@ def test_bash_with_cat_under_load_is_never_stale(box):
 def test_not_stale_when_the_writer_did_not_close(box, how):
     end = {"exit": "os._exit(0)", "SIGKILL": "os.kill(os.getpid(), 9)", "dup": "os.dup(fd); os._exit(0)"}[how]
     for i in range(scaled(60)):
-        sh([PYTHON, "-S", "-c", f"import os; fd = os.open({str(box.run / 'code.sh')!r}, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)\n"
-            f"os.write(fd, b'echo {i}\\n'); {end}"])
+        sh(
+            [
+                PYTHON,
+                "-S",
+                "-c",
+                f"import os; fd = os.open({str(box.run / 'code.sh')!r}, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)\n"
+                f"os.write(fd, b'echo {i}\\n'); {end}",
+            ]
+        )
         assert (box.run / "stdout").read_text() == f"{i}\n"
 
 
@@ -118,7 +144,9 @@ def test_a_thousand_waiting_readers_cost_no_thread_and_disturb_nobody(mnt, box):
     n = 1000
 
     def readers(go):
-        proc = spawn(f"ulimit -u unlimited 2>/dev/null; for i in $(seq {n}); do cat {box.run}/stdout > /dev/null & done; wait")
+        proc = spawn(
+            f"ulimit -u unlimited 2>/dev/null; for i in $(seq {n}); do cat {box.run}/stdout > /dev/null & done; wait"
+        )
         if go:
             wait_for(lambda: sum(map(waits_in_fuse, children(proc.pid))) == n, f"{n} readers wait", 100)
         return proc
@@ -211,8 +239,10 @@ def test_timeout_ends_a_waiting_reader_with_124(box):
 
 def test_who_holds_the_code_open_and_reads_a_result_gets_edeadlk_at_once(box):
     box.go(counted("old"))
-    done = sh(f"""exec 3> {box.run}/code.py; echo "open('runs','a').write('new\\n'); print('new')" >&3
-cat {box.run}/stdout; echo "rc $?"; exec 3>&-; cat {box.run}/stdout""").ok()
+    done = sh(
+        f"""exec 3> {box.run}/code.py; echo "open('runs','a').write('new\\n'); print('new')" >&3
+cat {box.run}/stdout; echo "rc $?"; exec 3>&-; cat {box.run}/stdout"""
+    ).ok()
     assert done.text == "rc 1\nnew\n"
     assert b"Resource deadlock avoided" in done.err
     assert count(box) == 2
@@ -241,14 +271,23 @@ def test_files_that_never_wait_can_be_read_while_the_code_is_held(box):
 
 def test_a_reader_without_the_inherited_handle_is_served_after_a_bounded_wait(box):
     box.go("print('old')")
-    done = sh(f"""exec 3> {box.run}/code.py; echo "print('new')" >&3; cat {box.run}/stdout 3>&-; exec 3>&-; cat {box.run}/stdout""").ok()
+    done = sh(
+        f"""exec 3> {box.run}/code.py; echo "print('new')" >&3; cat {box.run}/stdout 3>&-; exec 3>&-; cat {box.run}/stdout"""
+    ).ok()
     assert done.text == "old\nnew\n"
 
 
 def test_others_who_hold_the_code_delay_a_reader_by_a_bounded_time(box):
     box.go("print('old')")
-    writer = spawn([PYTHON, "-c", f"import sys; f = open({str(box.run / 'code.py')!r}, 'w', 1); f.write('print(1)\\n'); f.flush(); "
-                    "print('w', flush=True); sys.stdin.read()"], stdin=-1)
+    writer = spawn(
+        [
+            PYTHON,
+            "-c",
+            f"import sys; f = open({str(box.run / 'code.py')!r}, 'w', 1); f.write('print(1)\\n'); f.flush(); "
+            "print('w', flush=True); sys.stdin.read()",
+        ],
+        stdin=-1,
+    )
     assert writer.stdout.readline() == b"w\n"
     assert sh(["cat", box.run / "stdout"], seconds=20).ok().text == "old\n"
     finish(writer, data=b"").ok()
@@ -257,7 +296,9 @@ def test_others_who_hold_the_code_delay_a_reader_by_a_bounded_time(box):
 
 def test_a_child_that_inherited_the_handle_delays_a_reader_by_a_bounded_time(box):
     box.go("print('old')")
-    holder = spawn(f"exec 3> {box.run}/code.py; echo 'print(2)' >&3; (echo up; read x <&4) 4<&0 & exec 3>&-; wait", stdin=-1)
+    holder = spawn(
+        f"exec 3> {box.run}/code.py; echo 'print(2)' >&3; (echo up; read x <&4) 4<&0 & exec 3>&-; wait", stdin=-1
+    )
     assert holder.stdout.readline() == b"up\n"
     assert sh(["cat", box.run / "stdout"], seconds=20).ok().text == "old\n"
     finish(holder, data=b"\n").ok()
@@ -274,7 +315,9 @@ def answered(reader):
     """A waiter whose mount goes away ends with an error, soon."""
     done = finish(reader, 20)
     assert done.rc == 1, done.rc
-    assert re.search(rb"Software caused connection abort|Input/output error|Transport endpoint|shutdown|canceled", done.err), done.err
+    assert re.search(
+        rb"Software caused connection abort|Input/output error|Transport endpoint|shutdown|canceled", done.err
+    ), done.err
 
 
 def test_unmount_with_a_waiter_is_busy_and_harmless(fresh_mnt):

@@ -89,14 +89,21 @@ CHANGES = {
     },
 }
 PACKAGES = {"node": "nodejs", "vim": "vim-nox", "ex": "vim-nox", "emacs": "emacs-nox", "awk": "gawk", "git": "git"}
-TOOLS = ("dash busybox rsync curl awk jq perl node emacs patch ed vim ex git".split())
+TOOLS = "dash busybox rsync curl awk jq perl node emacs patch ed vim ex git".split()
 
 
 def environment(box, tmp):
     src = tmp / "src.py"
     src.write_text(NEW)
-    return {**os.environ, "F": str(box.run / "code.py"), "RUN": str(box.run), "CODE": NEW[:-1], "SRC": str(src),
-            "T": str(tmp), "HOME": str(tmp)}
+    return {
+        **os.environ,
+        "F": str(box.run / "code.py"),
+        "RUN": str(box.run),
+        "CODE": NEW[:-1],
+        "SRC": str(src),
+        "T": str(tmp),
+        "HOME": str(tmp),
+    }
 
 
 def need_tools(script):
@@ -119,7 +126,9 @@ def test_one_run_of_new_code_written_by(box, tmp, tool):
     sh(FRESH[tool], env=environment(box, tmp)).ok()
     check_one_run(box)
     code = (box.run / "code.py").read_text()
-    assert code.replace("\n", ";").replace(";;", ";") == NEW.replace("\n", ";"), "groups write the two statements in two lines"
+    assert code.replace("\n", ";").replace(";;", ";") == NEW.replace(
+        "\n", ";"
+    ), "groups write the two statements in two lines"
 
 
 @pytest.mark.parametrize("tool", CHANGES)
@@ -281,8 +290,10 @@ def test_ftruncate_of_the_code_itself_is_a_save(box, tmp):
 def test_one_run_of_code_typed_in_nano(box, tmp):
     need("nano")
     box.go(OLD)
-    rc, _ = terminal(["nano", "-I", box.run / "code.py"],
-                     [("old", "\x0b" + NEW[:-1]), ("new')", "\x0f"), ("Write", "\r"), ("Wrote", "\x18")])
+    rc, _ = terminal(
+        ["nano", "-I", box.run / "code.py"],
+        [("old", "\x0b" + NEW[:-1]), ("new')", "\x0f"), ("Write", "\r"), ("Wrote", "\x18")],
+    )
     assert rc == 0
     check_one_run(box, 1)
 
@@ -290,16 +301,21 @@ def test_one_run_of_code_typed_in_nano(box, tmp):
 def test_one_run_of_code_typed_in_nano_with_backups(box, tmp):
     need("nano")
     box.go(OLD)
-    terminal(["nano", "-I", "-B", box.run / "code.py"],
-             [("old", "\x0b" + NEW[:-1]), ("new')", "\x0f"), ("Write", "\r"), ("Wrote", "\x18")])
+    terminal(
+        ["nano", "-I", "-B", box.run / "code.py"],
+        [("old", "\x0b" + NEW[:-1]), ("new')", "\x0f"), ("Write", "\r"), ("Wrote", "\x18")],
+    )
     check_one_run(box, 1)
 
 
 def test_one_run_of_code_typed_in_emacs(box, tmp):
     need("emacs", "emacs-nox")
     box.go(OLD)
-    rc, _ = terminal(["emacs", "-nw", "-Q", box.run / "code.py"],
-                     [("old", "\x0b" + NEW[:-1]), ("new", "\x18\x13"), ("Wrote", "\x18\x03")], env={"HOME": str(tmp)})
+    rc, _ = terminal(
+        ["emacs", "-nw", "-Q", box.run / "code.py"],
+        [("old", "\x0b" + NEW[:-1]), ("new", "\x18\x13"), ("Wrote", "\x18\x03")],
+        env={"HOME": str(tmp)},
+    )
     assert rc == 0
     check_one_run(box, 1)
 
@@ -307,8 +323,10 @@ def test_one_run_of_code_typed_in_emacs(box, tmp):
 def test_two_saves_of_one_vim_session_are_two_runs(box, tmp):
     need("vim", "vim-nox")
     box.go(OLD)
-    rc, _ = terminal(["vim", "-u", "NONE", "-i", "NONE", "-N", box.run / "code.py"],
-                     [("old", ":w\r"), ("written", ":%s/old/new/g\r:w\r"), ("written", ":q\r")])
+    rc, _ = terminal(
+        ["vim", "-u", "NONE", "-i", "NONE", "-N", box.run / "code.py"],
+        [("old", ":w\r"), ("written", ":%s/old/new/g\r:w\r"), ("written", ":q\r")],
+    )
     assert rc == 0
     check_one_run(box, 2)
 
@@ -343,8 +361,20 @@ NO_RUN = {
     "rename away": "mv $F $RUN/old.txt",
     "unlinked while open": """exec 3>$F; echo "$CODE" >&3; rm $F; exec 3>&-""",
     "renamed away while open": """exec 3>$F; echo "$CODE" >&3; mv $F $RUN/x.tmp; exec 3>&-""",
-    **{f"scratch {name}": f'echo "$CODE" > $RUN/{name}'
-       for name in ("code.py~", "code.py.bak", ".code.py.swp", "4913", "#code.py#", "code.txt", "codes.py", "code.", "CODE.PY")},
+    **{
+        f"scratch {name}": f'echo "$CODE" > $RUN/{name}'
+        for name in (
+            "code.py~",
+            "code.py.bak",
+            ".code.py.swp",
+            "4913",
+            "#code.py#",
+            "code.txt",
+            "codes.py",
+            "code.",
+            "CODE.PY",
+        )
+    },
     "a scratch link": "ln -s user@host.1:2 $RUN/.#code.py && rm $RUN/.#code.py",
 }
 
@@ -363,8 +393,14 @@ def test_an_empty_save_runs_nothing_but_clears_the_results(box, how):
     box.go(OLD)
     ino = os.stat(box.run / "stdout").st_ino
     f = box.run / "code.py"
-    sh({": >": f": > {f}", "truncate -s0": f"truncate -s0 {f}", "cp /dev/null": f"cp /dev/null {f}",
-        "python w": f"{PYTHON} -c \"open('{f}', 'w').close()\""}[how]).ok()
+    sh(
+        {
+            ": >": f": > {f}",
+            "truncate -s0": f"truncate -s0 {f}",
+            "cp /dev/null": f"cp /dev/null {f}",
+            "python w": f"{PYTHON} -c \"open('{f}', 'w').close()\"",
+        }[how]
+    ).ok()
     wait_for(lambda: box.status() == "none", "status none")
     for name in ("stdout", "stderr", "exit", "logs"):
         assert (box.run / name).read_bytes() == b"", name
@@ -438,8 +474,15 @@ def test_noise_of_editors_leaves_no_file_in_the_workspace(box, tmp):
 
 
 def test_half_written_code_does_not_run_before_its_close(box):
-    writer = spawn([PYTHON, "-c", f"import sys; f = open({str(box.run / 'code.py')!r}, 'wb', 0); f.write({NEW.encode()!r}); "
-                    "print('w', flush=True); sys.stdin.read()"], stdin=-1)
+    writer = spawn(
+        [
+            PYTHON,
+            "-c",
+            f"import sys; f = open({str(box.run / 'code.py')!r}, 'wb', 0); f.write({NEW.encode()!r}); "
+            "print('w', flush=True); sys.stdin.read()",
+        ],
+        stdin=-1,
+    )
     assert writer.stdout.readline() == b"w\n"
     assert started(box) == 0
     finish(writer, data=b"").ok()
