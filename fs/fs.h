@@ -12,6 +12,7 @@
 #include <regex.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <time.h>
 
 struct sbx_catalog;
 struct sbx_config;
@@ -25,6 +26,7 @@ struct sbx_fs {
 	bool allow_other;	/* others may read, never write */
 	uid_t uid;		/* the mounting user: owner of all files shown */
 	gid_t gid;
+	struct timespec since; /* when it was mounted */
 	regex_t *deny; /* policy.deny, compiled */
 	size_t deny_n;
 };

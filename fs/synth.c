@@ -61,7 +61,7 @@ void sbx_attr_init(struct stat *attr, uint64_t ino, mode_t mode, uint64_t size)
 	attr->st_size = (off_t)size;
 	attr->st_blocks = (blkcnt_t)((size + 511) / 512); /* else cp thinks the file is sparse */
 	attr->st_blksize = 4096;
-	attr->st_mtim = sbx_clock_wall();
+	attr->st_mtim = sbx_fs.since; /* not "now": tar says "file changed as we read it" */
 	attr->st_atim = attr->st_ctim = attr->st_mtim;
 }
 

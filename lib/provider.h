@@ -280,6 +280,22 @@ struct sbx_provider_ops {
 	/* interpreter - first of @names (NULL-terminated) that exists in the box, or NULL; for reasons and choices. */
 	const char *(*interpreter)(struct sbx_pbox *box, const char *const *names);
 
+	/*
+	 * settings_save, settings_load - one small text per box that outlives the mount: settings of run/ and slots, as lib/settings.c
+	 * writes them.  save: any thread, atomic, may take a disk write.  load: malloc'ed in @ret; -ENOENT: none.  May be NULL.
+	 */
+	int (*settings_save)(struct sbx_pbox *box, const char *text, size_t len, struct sbx_err *err);
+	int (*settings_load)(struct sbx_pbox *box, char **ret, size_t *ret_len, struct sbx_err *err);
+
+	/*
+	 * check - for `sbxfs check`: looks at everything that the backend needs, by doing it, and calls @each once per thing.
+	 * @ok false and @needed: a mount will not work.  @text: "ok ..." or what is wrong and what to do; one line.  Main
+	 * thread, may block for seconds; no provider is open.
+	 */
+	void (*check)(const struct sbx_config *config,
+		      void (*each)(void *data, const char *what, bool ok, bool needed, const char *text),
+		      void *data);
+
 	struct sbx_file_ops files;
 };
 

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: looking at the mount table.  Any thread. */
+#include "mounts.h"
+
+#include "base/cleanup.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* \040 and its like -> the byte; in place */
+static void unescape(char *s)
+{
+	char *out = s;
+
+	while (*s) {
+		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' &&
+		    s[3] <= '7') {
+			*out++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
+			s += 4;
+		} else {
+			*out++ = *s++;
+		}
+	}
+	*out = '\0';
+}
+
+/* @path NULL: is there a line with @id?  else the ID of the last line on @path */
+static int64_t search(const char *path, int64_t id, bool *ret_read)
+{
+	SBX_CLEANUP(sbx_fclosep) FILE *f = fopen("/proc/self/mountinfo", "re");
+	SBX_CLEANUP(sbx_freep) char *line = NULL;
+	int64_t found = -1;
+	size_t room = 0;
+
+	*ret_read = f != NULL;
+	while (f && getline(&line, &room, f) > 0) {
+		SBX_CLEANUP(sbx_freep) char *where = NULL;
+		int64_t this_id;
+
+		if (sscanf(line, "%" SCNd64 " %*d %*s %*s %ms", &this_id, &where) != 2)
+			continue;
+		if (!path && this_id == id)
+			return id;
+		unescape(where);
+		if (path && strcmp(where, path) == 0)
+			found = this_id;
+	}
+	return found;
+}
+
+int64_t sbx_mounts_find(const char *path)
+{
+	bool was_read;
+
+	return search(path, -1, &was_read);
+}
+
+bool sbx_mounts_has(int64_t id)
+{
+	bool was_read;
+	int64_t found = search(NULL, id, &was_read);
+
+	return found == id || !was_read;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: the text of .sbxfs/README.  It must agree with docs/tree.md and the tables in tree_*.c. */
+#include "readme.h"
+
+const char sbx_readme[] =
+	"sbxfs: sandboxes as files. Code that you write here runs in a sandbox, not on this machine.\n"
+	"\n"
+	"  mkdir demo                                  make a sandbox (a folder beside this .sbxfs)\n"
+	"  echo 'print(6*7)' > demo/run/code.py        write code: it runs when the file is closed\n"
+	"  cat demo/run/stdout                         42        (waits until the run is over)\n"
+	"  cat demo/run/stderr demo/run/exit           0\n"
+	"  cp data.csv demo/workspace/                 files for the code; its working folder\n"
+	"  rmdir demo                                  delete it with everything in it\n"
+	"\n"
+	"run/       code.py code.js code.mjs code.ts code.sh code.bash code.rb code.pl code.php code.lua code.go;\n"
+	"           plain `code`: a #! line, else Python or JavaScript is told from the text.\n"
+	"           stdout stderr exit result.json      wait for the run; `cat exit` first, before test -s or ls -l\n"
+	"           status logs error                   never wait; tail -f logs\n"
+	"           stream                              live output, ends with the run: cat stream\n"
+	"           args env stdin cwd timeout language settings of the next runs; kept until changed\n"
+	"           mkdir run/NAME                      a folder of the same files of its own, for work in parallel\n"
+	"processes/ every run under its number\n"
+	"workspace/ the sandbox's files (in the sandbox: /workspace). Links that lead out of it are shown as .outside/...\n"
+	"status     creating running paused stopped failed; write start, stop, pause or restart to it\n"
+	"ready      cat waits until the sandbox runs        error   why something failed here\n"
+	"\n"
+	"exit is the program's code, 128+n after signal n, 124 after a timeout, 127 if the interpreter is missing.\n"
+	"A run that could not be followed to its end has no number: reading exit fails (EIO), and run/error says why.\n"
+	"Write code in one go (echo, cp, an editor): every close after a write is one run. An empty file clears the results.\n"
+	".sbxfs/events tells what happens, .sbxfs/errors the last failures with their reasons.\n";

@@ -1,0 +1,623 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns: result files.  Knows: run.h, slot.h, code.h (who is saving), park.h.
+ * A node belongs to one run for ever.  One handed out before its run started is bound once: to that run when it starts, or to the newest
+ * when waiting for it is given up.
+ * Threads: FUSE workers, and the loop for those that waited.
+ */
+#include "results.h"
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "box.h"
+#include "catalog.h"
+#include "code.h"
+#include "fs.h"
+#include "gate.h"
+#include "park.h"
+#include "reply.h"
+#include "run.h"
+#include "slot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HOLD_MS 1000 /* a save that was closed: its RELEASE is on the way */
+#define GRACE_MS 50  /* a save that is being written */
+#define LOOK_MS 10   /* is the writer gone? */
+#define SELF_MS 2    /* before the reader's own descriptors are looked through */
+
+struct result_node {
+	struct sbx_node node;
+	struct sbx_ref ref; /* box and slot; run is below */
+	enum sbx_result which;
+	struct sbx_lock lock;
+	struct sbx_run *run; /* guarded by lock: counted */
+	bool told;	     /* guarded by lock: the kernel has the final size */
+};
+
+/* one open file: pinned to its run */
+struct result_handle {
+	struct sbx_run *run; /* counted */
+	struct sbx_lock lock;
+	struct fuse_pollhandle *poll; /* guarded by lock: stream */
+	struct sbx_waiter waiter;     /* stream: wakes the poller */
+	bool polling;		      /* guarded by lock: waiter is queued */
+	bool closed;		      /* guarded by lock */
+	atomic_uint_fast64_t pos;     /* stream: where the last read ended */
+};
+
+static const struct sbx_node_ops result_ops;
+
+static struct result_node *result_of(struct sbx_node *node)
+{
+	return (struct result_node *)node;
+}
+
+static struct sbx_run *run_of(struct result_node *node)
+{
+	struct sbx_run *run;
+
+	sbx_lock(&node->lock);
+	run = sbx_run_get(node->run);
+	sbx_unlock(&node->lock);
+	return run;
+}
+
+static bool waits(enum sbx_result which)
+{
+	return which <= SBX_RESULT_JSON;
+}
+
+static uint64_t exit_len(struct sbx_run *run)
+{
+	struct sbx_buf text = SBX_BUF_INIT;
+	uint64_t len = 0;
+
+	if (sbx_run_exit_text(run, &text, NULL) == 0)
+		len = text.len;
+	sbx_buf_done(&text);
+	return len;
+}
+
+/* what stat shows; 0 while a result is not final: the live size would make readers stop there */
+static uint64_t length(struct sbx_run *run, enum sbx_result which, bool over)
+{
+	switch (which) {
+	case SBX_RESULT_STDOUT:
+		return over ? sbx_run_len(run, SBX_STDOUT) : 0;
+	case SBX_RESULT_STDERR:
+		return over ? sbx_run_len(run, SBX_STDERR) : 0;
+	case SBX_RESULT_EXIT:
+		return over ? exit_len(run) : 0;
+	case SBX_RESULT_JSON:
+		return over ? sbx_run_json_len(run) : 0;
+	case SBX_RESULT_LOGS:
+		return sbx_run_logs_len(run);
+	case SBX_RESULT_STREAM:
+		return 0;
+	}
+	return 0;
+}
+
+static bool run_over(struct sbx_run *run)
+{
+	return sbx_run_over(run);
+}
+
+static void attributes(struct result_node *node, struct stat *attr)
+{
+	struct sbx_run *run = run_of(node);
+	bool over = run_over(run);
+	struct timespec when = sbx_run_time(run);
+
+	sbx_attr_init(attr, node->node.id, S_IFREG | (waits(node->which) ? 0440 : 0444),
+		      length(run, node->which, over));
+	if (when.tv_sec)
+		attr->st_mtim = attr->st_ctim = attr->st_atim = when;
+	if (over) {
+		sbx_lock(&node->lock);
+		node->told = node->told || node->run == run;
+		sbx_unlock(&node->lock);
+	}
+	sbx_run_put(run);
+}
+
+static void op_done(struct sbx_node *node)
+{
+	struct result_node *result = result_of(node);
+
+	sbx_run_put(result->run);
+	sbx_ref_put(&result->ref);
+	sbx_lock_done(&result->lock);
+}
+
+int sbx_result_node(const struct sbx_ref *ref, const struct sbx_file *file, struct sbx_node **ret,
+		    struct stat *attr)
+{
+	enum sbx_result which = (enum sbx_result)file->index;
+	struct result_node *fresh;
+	struct sbx_node *node;
+	struct sbx_run *run;
+	uint64_t ino;
+
+	if (ref->run) {
+		run = sbx_run_get(ref->run);
+	} else {
+		enum sbx_saving saving = sbx_code_saving(ref->slot);
+
+		/* what never waits does not guess either: only a save that is closed counts */
+		if (saving == SBX_SAVING_CLOSING || (saving == SBX_SAVING_WRITING && waits(which)))
+			run = sbx_slot_coming(ref->slot);
+		else
+			run = sbx_slot_newest(ref->slot);
+	}
+	ino = sbx_run_ino(run, which);
+	node = sbx_node_find(NULL, ino);
+	if (!node) {
+		fresh = calloc(1, sizeof(*fresh));
+		if (!fresh) {
+			sbx_run_put(run);
+			return -ENOMEM;
+		}
+		fresh->node.ops = &result_ops;
+		fresh->ref = sbx_ref_get(&(struct sbx_ref){ ref->box, ref->slot, NULL });
+		fresh->which = which;
+		sbx_lock_init(&fresh->lock);
+		fresh->run = sbx_run_get(run);
+		node = sbx_node_add(&fresh->node, NULL, ino);
+		if (node != &fresh->node) {
+			op_done(&fresh->node);
+			free(fresh);
+		}
+	}
+	sbx_run_put(run);
+	attributes(result_of(node), attr);
+	*ret = node;
+	return 0;
+}
+
+static int alive(struct result_node *node)
+{
+	return sbx_box_deleted(node->ref.box) ? -ESTALE : 0;
+}
+
+static void op_getattr(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
+{
+	struct stat attr;
+	int r = alive(result_of(node));
+
+	(void)fi;
+	if (r < 0) {
+		sbx_reply_err(req, r);
+		return;
+	}
+	attributes(result_of(node), &attr);
+	fuse_reply_attr(req, &attr, 0);
+}
+
+static void op_setattr(fuse_req_t req, struct sbx_node *node, struct stat *attr, int to_set,
+		       struct fuse_file_info *fi)
+{
+	if (to_set & FUSE_SET_ATTR_SIZE) {
+		sbx_reply_err(req, -EACCES);
+		return;
+	}
+	if (((to_set & FUSE_SET_ATTR_UID) && attr->st_uid != sbx_fs.uid) ||
+	    ((to_set & FUSE_SET_ATTR_GID) && attr->st_gid != sbx_fs.gid)) {
+		sbx_reply_err(req, -EPERM);
+		return;
+	}
+	op_getattr(req, node, fi);
+}
+
+/* ---- open ---- */
+
+struct opening {
+	struct sbx_parked parked;
+	struct result_node *node; /* counted */
+	struct fuse_file_info fi;
+	struct sbx_run *run; /* counted: what it is pinned to, NULL = not known yet */
+	bool looked_at_self;
+};
+
+/* waiting for the coming run ends: the node shows the newest one from now on, under the inode number it has */
+static void give_up(struct result_node *node, struct sbx_run *coming)
+{
+	struct sbx_run *run = sbx_slot_coming_release(node->ref.slot, coming), *old = NULL;
+
+	if (run != coming)
+		sbx_node_unhash(&node->node);
+	sbx_lock(&node->lock);
+	if (node->run == coming) {
+		old = node->run;
+		node->run = sbx_run_get(run);
+		node->told = false;
+	}
+	sbx_unlock(&node->lock);
+	sbx_run_put(old);
+	sbx_run_put(run);
+}
+
+/* the run that the node belongs to; -EAGAIN: it is not known yet, and the gate to wait at is set */
+static int bind_run(struct opening *o, struct sbx_run **ret)
+{
+	struct result_node *node = o->node;
+	struct sbx_slot *slot = node->ref.slot;
+	uint64_t spent, limit, seen;
+	enum sbx_saving saving;
+	struct sbx_run *run;
+
+	for (;;) {
+		seen = slot ? sbx_gate_seen(&slot->gate) : 0;
+		run = run_of(node);
+		if (!slot || sbx_run_state(run) != SBX_RUN_COMING) {
+			*ret = run;
+			return 0;
+		}
+		saving = sbx_code_saving(slot);
+		spent = sbx_clock_ms() - o->parked.since_ms;
+		limit = saving == SBX_SAVING_CLOSING ? HOLD_MS : GRACE_MS;
+		if (saving == SBX_SAVING_NOT || spent >= limit || sbx_slot_removed(slot)) {
+			give_up(node, run);
+			sbx_run_put(run);
+			continue;
+		}
+		sbx_run_put(run);
+		if (spent >= SELF_MS && !o->looked_at_self) {
+			o->looked_at_self = true;
+			if (sbx_code_held_by(slot, o->parked.pid))
+				return -EDEADLK;
+		}
+		o->parked.gate = &slot->gate;
+		o->parked.seen = seen;
+		o->parked.again_ms = !o->looked_at_self ? SELF_MS : limit - spent < LOOK_MS ? limit - spent : LOOK_MS;
+		return -EAGAIN;
+	}
+}
+
+static int open_attempt(struct sbx_parked *parked)
+{
+	struct opening *o = (struct opening *)parked;
+	struct result_node *node = o->node;
+	enum sbx_run_state state;
+	int r;
+
+	if (sbx_box_deleted(node->ref.box))
+		return -ECANCELED;
+	if (!o->run) {
+		r = bind_run(o, &o->run);
+		if (r < 0)
+			return r;
+	}
+	if (!waits(node->which))
+		return 0;
+	parked->gate = &o->run->gate;
+	parked->seen = sbx_gate_seen(parked->gate);
+	state = sbx_run_state(o->run);
+	if (!sbx_run_over(o->run))
+		return -EAGAIN;
+	/* bytes are exact or it is an error; logs and result.json say what is known */
+	if (node->which != SBX_RESULT_JSON && (state == SBX_RUN_LOST || state == SBX_RUN_REFUSED))
+		return -EIO;
+	return 0;
+}
+
+/*
+ * The kernel still believes the size of before the end (0), and readers that go by it (sendfile, busybox cat) would take
+ * nothing: storing the last byte sets the true size.
+ */
+static void tell_size(struct result_node *node, struct sbx_run *run)
+{
+	uint64_t len = length(run, node->which, true);
+	struct fuse_bufvec vec = FUSE_BUFVEC_INIT(1);
+	char last = '\n';
+	bool told;
+
+	sbx_lock(&node->lock);
+	told = node->told;
+	node->told = true;
+	sbx_unlock(&node->lock);
+	if (told || len == 0)
+		return;
+	if (node->which == SBX_RESULT_STDOUT &&
+	    sbx_run_read(run, SBX_STDOUT, len - 1, &last, 1) != 1)
+		return;
+	if (node->which == SBX_RESULT_STDERR &&
+	    sbx_run_read(run, SBX_STDERR, len - 1, &last, 1) != 1)
+		return;
+	vec.buf[0].mem = &last;
+	fuse_lowlevel_notify_store(sbx_fs.se, sbx_node_id(&node->node), (off_t)len - 1, &vec, 0);
+}
+
+static void open_finish(struct sbx_parked *parked, int r)
+{
+	struct opening *o = (struct opening *)parked;
+	struct result_node *node = o->node;
+	struct result_handle *handle = NULL;
+
+	if (r == 0) {
+		handle = calloc(1, sizeof(*handle));
+		if (!handle)
+			r = -ENOMEM;
+	}
+	if (r < 0) {
+		sbx_reply_err(parked->req, r);
+	} else {
+		handle->run = sbx_run_get(o->run);
+		sbx_lock_init(&handle->lock);
+		o->fi.fh = (uint64_t)(uintptr_t)handle;
+		if (waits(node->which)) {
+			tell_size(node, o->run);
+			o->fi.keep_cache = 1; /* final: it will never change */
+		} else {
+			o->fi.direct_io = 1;
+		}
+		o->fi.noflush = 1;
+		if (fuse_reply_open(parked->req, &o->fi) == -ENOENT) {
+			sbx_run_put(handle->run);
+			sbx_lock_done(&handle->lock);
+			free(handle);
+		}
+	}
+	sbx_run_put(o->run);
+	sbx_node_unref(&node->node);
+}
+
+static void op_open(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
+{
+	struct opening *o;
+	int r = alive(result_of(node));
+
+	if (r == 0 && (fi->flags & O_ACCMODE) != O_RDONLY)
+		r = -EACCES; /* root passes the mode bits */
+	o = r == 0 ? calloc(1, sizeof(*o)) : NULL;
+	if (!o) {
+		sbx_reply_err(req, r < 0 ? r : -ENOMEM);
+		return;
+	}
+	o->parked.req = req;
+	o->parked.attempt = open_attempt;
+	o->parked.finish = open_finish;
+	o->node = result_of(sbx_node_ref(node));
+	o->fi = *fi;
+	sbx_park_run(&o->parked);
+}
+
+/* ---- read ---- */
+
+static ssize_t read_now(struct sbx_run *run, enum sbx_result which, uint64_t off, char *buf, size_t size)
+{
+	struct sbx_buf text = SBX_BUF_INIT;
+	ssize_t n = 0;
+
+	switch (which) {
+	case SBX_RESULT_STDOUT:
+		return sbx_run_read(run, SBX_STDOUT, off, buf, size);
+	case SBX_RESULT_STDERR:
+		return sbx_run_read(run, SBX_STDERR, off, buf, size);
+	case SBX_RESULT_EXIT:
+		n = sbx_run_exit_text(run, &text, NULL);
+		if (n == 0 && off < text.len) {
+			n = (ssize_t)(text.len - off < size ? text.len - off : size);
+			memcpy(buf, text.data + off, (size_t)n);
+		}
+		sbx_buf_done(&text);
+		return n;
+	case SBX_RESULT_JSON:
+		return sbx_run_json_read(run, off, buf, size);
+	case SBX_RESULT_LOGS:
+	case SBX_RESULT_STREAM:
+		return sbx_run_logs_read(run, off, buf, size);
+	}
+	return -EIO;
+}
+
+struct reading {
+	struct sbx_parked parked;
+	struct result_node *node; /* counted */
+	struct sbx_run *run;	  /* counted */
+	uint64_t off;
+	size_t size;
+	bool nonblock, nothing_yet;
+	struct result_handle *handle; /* open until this is answered */
+	char *buf;
+	ssize_t n;
+};
+
+static int read_attempt(struct sbx_parked *parked)
+{
+	struct reading *rd = (struct reading *)parked;
+	bool over;
+
+	parked->gate = &rd->run->gate;
+	parked->seen = sbx_gate_seen(parked->gate);
+	over = sbx_run_over(rd->run); /* before looking for bytes: none can come after it */
+	rd->n = read_now(rd->run, rd->node->which, rd->off, rd->buf, rd->size);
+	if (rd->n != 0)
+		return rd->n < 0 ? (int)rd->n : 0;
+	if (over)
+		return 0;
+	if (sbx_box_deleted(rd->node->ref.box))
+		return -ECANCELED;
+	rd->nothing_yet = rd->nonblock; /* -EAGAIN is for the reader then, not for park.c */
+	return rd->nonblock ? 0 : -EAGAIN;
+}
+
+static void read_finish(struct sbx_parked *parked, int r)
+{
+	struct reading *rd = (struct reading *)parked;
+
+	if (r == 0 && rd->nothing_yet)
+		r = -EAGAIN;
+	if (r == 0)
+		atomic_store(&rd->handle->pos, rd->off + (uint64_t)rd->n);
+	if (r < 0)
+		sbx_reply_err(parked->req, r);
+	else
+		fuse_reply_buf(parked->req, rd->buf, (size_t)rd->n);
+	free(rd->buf);
+	sbx_run_put(rd->run);
+	sbx_node_unref(&rd->node->node);
+}
+
+static struct result_handle *handle_of(struct fuse_file_info *fi)
+{
+	return (struct result_handle *)(uintptr_t)fi->fh;
+}
+
+static void op_read(fuse_req_t req, struct sbx_node *node, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct result_node *result = result_of(node);
+	struct result_handle *handle = handle_of(fi);
+	char *buf = malloc(size ? size : 1);
+	struct reading *rd;
+	ssize_t n;
+
+	if (!buf) {
+		sbx_reply_err(req, -ENOMEM);
+		return;
+	}
+	if (result->which != SBX_RESULT_STREAM) {
+		n = read_now(handle->run, result->which, (uint64_t)off, buf, size);
+		if (n < 0)
+			sbx_reply_err(req, (int)n);
+		else
+			fuse_reply_buf(req, buf, (size_t)n);
+		free(buf);
+		return;
+	}
+	rd = calloc(1, sizeof(*rd));
+	if (!rd) {
+		free(buf);
+		sbx_reply_err(req, -ENOMEM);
+		return;
+	}
+	rd->parked.req = req;
+	rd->parked.attempt = read_attempt;
+	rd->parked.finish = read_finish;
+	rd->parked.not_limited = true;
+	rd->node = result_of(sbx_node_ref(node));
+	rd->run = sbx_run_get(handle->run);
+	rd->off = (uint64_t)off;
+	rd->size = size;
+	rd->handle = handle;
+	rd->nonblock = (fi->flags & O_NONBLOCK) != 0;
+	rd->buf = buf;
+	sbx_park_run(&rd->parked);
+}
+
+/* ---- poll ---- */
+
+/* more output or the end: tell the kernel, which asks again */
+static void on_wake(struct sbx_waiter *waiter)
+{
+	struct result_handle *handle = sbx_container_of(waiter, struct result_handle, waiter);
+	struct fuse_pollhandle *poll;
+	bool closed;
+
+	sbx_lock(&handle->lock);
+	handle->polling = false;
+	poll = handle->poll;
+	handle->poll = NULL;
+	closed = handle->closed;
+	sbx_unlock(&handle->lock);
+	if (poll) {
+		fuse_lowlevel_notify_poll(poll);
+		fuse_pollhandle_destroy(poll);
+	}
+	if (closed) { /* op_release left it to us */
+		sbx_run_put(handle->run);
+		sbx_lock_done(&handle->lock);
+		free(handle);
+	}
+}
+
+static void op_poll(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi, struct fuse_pollhandle *ph)
+{
+	struct result_node *result = result_of(node);
+	struct result_handle *handle = handle_of(fi);
+	struct fuse_pollhandle *old = NULL;
+	uint64_t seen;
+	bool queue = false;
+
+	if (result->which != SBX_RESULT_STREAM) {
+		if (ph)
+			fuse_pollhandle_destroy(ph);
+		fuse_reply_poll(req, POLLIN | POLLRDNORM);
+		return;
+	}
+	seen = sbx_gate_seen(&handle->run->gate);
+	if (ph) {
+		sbx_lock(&handle->lock);
+		old = handle->poll; /* one per open file is kept */
+		handle->poll = ph;
+		queue = !handle->polling;
+		handle->polling = true;
+		sbx_unlock(&handle->lock);
+	}
+	if (old)
+		fuse_pollhandle_destroy(old);
+	if (queue) {
+		bool queued = false;
+
+		handle->waiter.wake = on_wake;
+		while (!queued && !sbx_run_over(handle->run)) {
+			queued = sbx_gate_wait(&handle->run->gate, seen, &handle->waiter) == SBX_GATE_QUEUED;
+			if (!queued)
+				seen = sbx_gate_seen(&handle->run->gate);
+		}
+		if (!queued) {
+			sbx_lock(&handle->lock);
+			handle->polling = false;
+			sbx_unlock(&handle->lock);
+		}
+	}
+	/* behind the queueing, so that nothing falls between */
+	if (sbx_run_over(handle->run) || sbx_run_logs_len(handle->run) > atomic_load(&handle->pos))
+		fuse_reply_poll(req, POLLIN | POLLRDNORM);
+	else
+		fuse_reply_poll(req, 0);
+}
+
+static void op_release(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
+{
+	struct result_handle *handle = handle_of(fi);
+	struct fuse_pollhandle *poll;
+	bool mine;
+
+	(void)node;
+	if (sbx_gate_cancel(&handle->waiter)) {
+		sbx_lock(&handle->lock);
+		handle->polling = false;
+		sbx_unlock(&handle->lock);
+	}
+	sbx_lock(&handle->lock);
+	poll = handle->poll;
+	handle->poll = NULL;
+	handle->closed = true;
+	mine = !handle->polling; /* else on_wake runs right now and frees it */
+	sbx_unlock(&handle->lock);
+	if (poll)
+		fuse_pollhandle_destroy(poll);
+	if (mine) {
+		sbx_run_put(handle->run);
+		sbx_lock_done(&handle->lock);
+		free(handle);
+	}
+	sbx_reply_err(req, 0);
+}
+
+static const struct sbx_node_ops result_ops = {
+	.done = op_done,
+	.getattr = op_getattr,
+	.setattr = op_setattr,
+	.open = op_open,
+	.read = op_read,
+	.poll = op_poll,
+	.release = op_release,
+};

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: BOX: status, ready, error, info.json, runtime, and the ways to run/, processes/ and workspace/.  Any thread. */
+#include "synth.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/text.h"
+#include "box.h"
+#include "catalog.h"
+#include "fs.h"
+#include "park.h"
+#include "reply.h"
+#include "slot.h"
+#include "tree_workspace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE_STATUS = 2, LINE_READY, LINE_ERROR, LINE_INFO, LINE_RUNTIME, LINE_RUN, LINE_PROCESSES, LINE_WORKSPACE };
+
+static int status_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_err *err)
+{
+	(void)err;
+	return sbx_buf_printf(out, "%s\n", sbx_box_state_name(sbx_box_state(ref->box, NULL)));
+}
+
+static int status_write(const struct sbx_ref *ref, const char *text, size_t len, struct sbx_err *err)
+{
+	return sbx_box_verb(ref->box, text, len, err);
+}
+
+static int error_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_err *err)
+{
+	(void)err;
+	sbx_box_error(ref->box, out);
+	return out->failed ? -ENOMEM : 0;
+}
+
+static void error_reset(const struct sbx_ref *ref)
+{
+	sbx_box_error_clear(ref->box);
+}
+
+static int runtime_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_err *err)
+{
+	struct sbx_pbox_info info;
+
+	(void)err;
+	sbx_box_ops(ref->box)->box_info(sbx_box_pbox(ref->box), &info);
+	return sbx_buf_printf(out, "%s\n", info.runtime);
+}
+
+static void json_text(struct sbx_buf *out, const char *key, const char *value)
+{
+	struct sbx_utf8 check = { 0 };
+
+	sbx_buf_printf(out, "  \"%s\": \"", key);
+	sbx_utf8_feed(&check, value, strlen(value));
+	if (sbx_utf8_ok(&check))
+		sbx_json_escape(out, value, strlen(value));
+	sbx_buf_text(out, "\",\n");
+}
+
+/* a number as the files of limits/ print it, null = no limit */
+static void json_limit(struct sbx_buf *out, const char *key, uint64_t value, const char *printed, const char *end)
+{
+	sbx_buf_printf(out, "    \"%s\": %s%s\n", key, value == UINT64_MAX ? "null" : printed, end);
+}
+
+static int info_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_err *err)
+{
+	char when[SBX_CLOCK_TEXT_MAX], n[SBX_TEXT_NUMBER_MAX];
+	struct sbx_pbox_info info;
+	const struct sbx_limits *l = &info.limits;
+
+	(void)err;
+	sbx_box_ops(ref->box)->box_info(sbx_box_pbox(ref->box), &info);
+	sbx_buf_text(out, "{\n");
+	json_text(out, "name", ref->box->name);
+	json_text(out, "provider", sbx_box_ops(ref->box)->name);
+	json_text(out, "id", info.id);
+	json_text(out, "status", sbx_box_state_name(sbx_box_state(ref->box, NULL)));
+	json_text(out, "template", info.template);
+	json_text(out, "runtime", info.runtime);
+	json_text(out, "network", info.network);
+	json_text(out, "workspace", info.workspace);
+	json_text(out, "created", sbx_clock_format(info.created, when));
+	sbx_buf_text(out, "  \"limits\": {\n");
+	json_limit(out, "cpu", l->cpu_milli, sbx_text_print_cpu(l->cpu_milli, n), ",");
+	json_limit(out, "memory", l->memory_bytes, sbx_text_print_size(l->memory_bytes, n), ",");
+	json_limit(out, "disk", l->disk_bytes, sbx_text_print_size(l->disk_bytes, n), ",");
+	json_limit(out, "pids", l->pids, sbx_text_print_size(l->pids, n), ",");
+	json_limit(out, "output", l->output_bytes, sbx_text_print_size(l->output_bytes, n), ",");
+	json_limit(out, "timeout", l->timeout_ms, sbx_text_print_duration(l->timeout_ms, n), "");
+	sbx_buf_text(out, "  }\n}\n");
+	return out->failed ? -ENOMEM : 0;
+}
+
+static int processes_node(const struct sbx_ref *ref, const struct sbx_file *file, struct sbx_node **ret,
+			  struct stat *attr)
+{
+	return sbx_synth_node(ref, &sbx_processes_folder, file, &sbx_processes_folder,
+			      sbx_ref_ino(ref, file->index), ret, attr);
+}
+
+static int run_node(const struct sbx_ref *ref, const struct sbx_file *file, struct sbx_node **ret,
+		    struct stat *attr)
+{
+	struct sbx_ref own = { ref->box, ref->box->run, NULL };
+
+	return sbx_synth_node(&own, &sbx_run_folder, file, &sbx_run_folder, sbx_ref_ino(ref, file->index), ret,
+			      attr);
+}
+
+static int workspace_node(const struct sbx_ref *ref, const struct sbx_file *file, struct sbx_node **ret,
+			  struct stat *attr)
+{
+	(void)file;
+	return sbx_workspace_node(ref->box, ret, attr);
+}
+
+/* ---- ready: open waits until the box runs ---- */
+
+#define READY_TEXT "running\n"
+
+struct ready_node {
+	struct sbx_node node;
+	struct sbx_ref ref;
+};
+
+struct opening {
+	struct sbx_parked parked;
+	struct sbx_node *node; /* counted */
+	struct sbx_box *box;
+	struct fuse_file_info fi;
+	bool nonblock;
+	bool not_yet;
+};
+
+static void ready_done(struct sbx_node *node)
+{
+	sbx_ref_put(&((struct ready_node *)node)->ref);
+}
+
+static int ready_attempt(struct sbx_parked *parked)
+{
+	struct opening *o = (struct opening *)parked;
+
+	parked->gate = &o->box->gate;
+	parked->seen = sbx_gate_seen(parked->gate);
+	switch (sbx_box_state(o->box, NULL)) {
+	case SBX_BOX_RUNNING:
+		return 0;
+	case SBX_BOX_CREATING:
+		o->not_yet = o->nonblock;
+		return o->nonblock ? 0 : -EAGAIN;
+	case SBX_BOX_PAUSED:
+	case SBX_BOX_STOPPED:
+	case SBX_BOX_FAILED:
+		return -EIO;
+	case SBX_BOX_DELETING:
+	case SBX_BOX_GONE:
+		return -ECANCELED;
+	}
+	return -EIO;
+}
+
+static void ready_finish(struct sbx_parked *parked, int r)
+{
+	struct opening *o = (struct opening *)parked;
+	struct sbx_err why = SBX_ERR_INIT, reason = SBX_ERR_INIT;
+
+	if (r == 0 && o->not_yet)
+		r = -EAGAIN;
+	if (r == -EIO) {
+		enum sbx_box_state state = sbx_box_state(o->box, &why);
+
+		sbx_err_set(&reason, EIO, "the sandbox is %s%s%s; write start to status", sbx_box_state_name(state),
+			    why.code ? ": " : "", why.code ? why.text : "");
+		sbx_catalog_fail(sbx_fs.catalog, o->box->name, "open", "ready", &reason);
+		if (state != SBX_BOX_FAILED) /* there the first reason stays */
+			sbx_box_fail(o->box, "open", "ready", &reason);
+	}
+	if (r < 0) {
+		sbx_reply_err(parked->req, r);
+	} else {
+		o->fi.direct_io = 1;
+		o->fi.noflush = 1;
+		fuse_reply_open(parked->req, &o->fi);
+	}
+	sbx_node_unref(o->node);
+}
+
+static void ready_open(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
+{
+	struct ready_node *ready = (struct ready_node *)node;
+	struct opening *o;
+
+	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
+		sbx_reply_err(req, -EACCES);
+		return;
+	}
+	o = calloc(1, sizeof(*o));
+	if (!o) {
+		sbx_reply_err(req, -ENOMEM);
+		return;
+	}
+	o->parked.req = req;
+	o->parked.attempt = ready_attempt;
+	o->parked.finish = ready_finish;
+	o->node = sbx_node_ref(node);
+	o->box = ready->ref.box;
+	o->fi = *fi;
+	o->nonblock = (fi->flags & O_NONBLOCK) != 0;
+	sbx_park_run(&o->parked);
+}
+
+static void ready_read(fuse_req_t req, struct sbx_node *node, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	size_t len = sizeof(READY_TEXT) - 1, skip = (uint64_t)off < len ? (size_t)off : len;
+
+	(void)node;
+	(void)fi;
+	fuse_reply_buf(req, READY_TEXT + skip, len - skip < size ? len - skip : size);
+}
+
+static void ready_attr(struct ready_node *ready, struct stat *attr)
+{
+	bool running = sbx_box_state(ready->ref.box, NULL) == SBX_BOX_RUNNING;
+
+	sbx_attr_init(attr, ready->node.id, S_IFREG | 0444, running ? sizeof(READY_TEXT) - 1 : 0);
+}
+
+static void ready_getattr(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
+{
+	struct stat attr;
+
+	(void)fi;
+	ready_attr((struct ready_node *)node, &attr);
+	fuse_reply_attr(req, &attr, 0);
+}
+
+static const struct sbx_node_ops ready_ops = {
+	.done = ready_done, .getattr = ready_getattr, .open = ready_open, .read = ready_read
+};
+
+static int ready_node(const struct sbx_ref *ref, const struct sbx_file *file, struct sbx_node **ret,
+		      struct stat *attr)
+{
+	uint64_t ino = sbx_ref_ino(ref, file->index);
+	struct sbx_node *node = sbx_node_find(NULL, ino);
+	struct ready_node *fresh;
+
+	if (!node) {
+		fresh = calloc(1, sizeof(*fresh));
+		if (!fresh)
+			return -ENOMEM;
+		fresh->node.ops = &ready_ops;
+		fresh->ref = sbx_ref_get(ref);
+		node = sbx_node_add(&fresh->node, NULL, ino);
+		if (node != &fresh->node) {
+			sbx_ref_put(&fresh->ref);
+			free(fresh);
+		}
+	}
+	ready_attr((struct ready_node *)node, attr);
+	*ret = node;
+	return 0;
+}
+
+static const struct sbx_file box_files[] = {
+	{ .name = "status", .index = LINE_STATUS, .mode = 0644, .read = status_read, .write = status_write },
+	{ .name = "ready", .index = LINE_READY, .mode = 0444, .node = ready_node },
+	{ .name = "error", .index = LINE_ERROR, .mode = 0444, .read = error_read, .reset = error_reset },
+	{ .name = "info.json", .index = LINE_INFO, .mode = 0444, .read = info_read },
+	{ .name = "runtime", .index = LINE_RUNTIME, .mode = 0444, .read = runtime_read },
+	{ .name = "run", .index = LINE_RUN, .mode = 0755, .folder = &sbx_run_folder, .node = run_node },
+	{ .name = "processes", .index = LINE_PROCESSES, .mode = 0755, .folder = &sbx_processes_folder, .node = processes_node },
+	{ .name = "workspace", .index = LINE_WORKSPACE, .mode = 0755, .folder = &sbx_box_folder, .node = workspace_node },
+};
+
+const struct sbx_folder sbx_box_folder = {
+	.files = box_files,
+	.n = sizeof(box_files) / sizeof(box_files[0]),
+	.mode = 0755,
+	.links = 5,
+};
