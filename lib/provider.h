@@ -277,7 +277,11 @@ struct sbx_provider_ops {
 	int (*exec_signal)(struct sbx_exec *exec, int sig, struct sbx_err *err);
 	void (*exec_put)(struct sbx_exec *exec);
 
-	/* interpreter - first of @names (NULL-terminated) that exists in the box, or NULL; for reasons and choices. */
+	/*
+	 * interpreter - first of @names (NULL-terminated) that exists in the box, or NULL; for reasons and choices.
+	 * A name may ask for a version, "python3>=3.11": it exists only for a provider that knows (by the link python3 ->
+	 * python3.11, say); others look for a program of that name and find none, which is right too.
+	 */
 	const char *(*interpreter)(struct sbx_pbox *box, const char *const *names);
 
 	/*
