@@ -132,7 +132,6 @@ static int processes_list(const struct sbx_ref *ref, struct sbx_names *names)
 	return r;
 }
 
-/* rm -rf BOX comes here: ending and forgetting a process is answered, and the box's delete does it */
 static int processes_rmdir(const struct sbx_ref *ref, const char *name, struct sbx_err *err)
 {
 	struct sbx_run *run = sbx_box_find_run(ref->box, strtoull(name, NULL, 10));
@@ -140,6 +139,7 @@ static int processes_rmdir(const struct sbx_ref *ref, const char *name, struct s
 	(void)err;
 	if (!run)
 		return -ENOENT;
+	sbx_box_forget_run(ref->box, run);
 	sbx_run_put(run);
 	return 0;
 }

@@ -11,6 +11,7 @@
 #include "catalog.h"
 #include "config.h"
 #include "run.h"
+#include "settings.h"
 #include "slot.h"
 
 #include <errno.h>
@@ -50,6 +51,7 @@ void sbx_box_put(struct sbx_box *box)
 		box->catalog->ops->box_put(box->pbox);
 	atomic_fetch_sub(&box->catalog->boxes_n, 1);
 	sbx_lock_done(&box->lock);
+	sbx_lock_done(&box->save_lock);
 	free(box);
 }
 
@@ -167,6 +169,7 @@ int sbx_box_new(struct sbx_catalog *catalog, const char *name, const struct sbx_
 	box->ino_base = sbx_catalog_ino(catalog);
 	sbx_gate_init(&box->gate);
 	sbx_lock_init(&box->lock);
+	sbx_lock_init(&box->save_lock);
 	sbx_list_init(&box->slots);
 	sbx_list_init(&box->runs);
 	sbx_list_init(&box->waiting);
@@ -184,6 +187,8 @@ int sbx_box_new(struct sbx_catalog *catalog, const char *name, const struct sbx_
 	}
 	catalog->ops->box_info(box->pbox, &info);
 	box->template = sbx_config_template(catalog->config, info.template ? info.template : "default");
+	if (!template)
+		sbx_settings_load(box);
 	*ret = box;
 	return 0;
 }
@@ -339,7 +344,8 @@ void sbx_box_error_clear(struct sbx_box *box)
 
 void sbx_box_settings_changed(struct sbx_box *box)
 {
-	(void)box;
+	if (!box->loading)
+		sbx_settings_save(box);
 }
 
 /* ---- runs ---- */
@@ -432,6 +438,22 @@ struct sbx_run *sbx_box_find_run(struct sbx_box *box, uint64_t id)
 	}
 	sbx_unlock(&box->lock);
 	return found;
+}
+
+void sbx_box_forget_run(struct sbx_box *box, struct sbx_run *run)
+{
+	bool listed;
+
+	sbx_run_end(run);
+	sbx_lock(&box->lock);
+	listed = run->listed;
+	run->listed = false;
+	if (listed)
+		sbx_list_remove(&run->link);
+	sbx_list_remove(&run->wait_link);
+	sbx_unlock(&box->lock);
+	if (listed)
+		sbx_run_put(run);
 }
 
 /* ---- slots ---- */

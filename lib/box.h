@@ -36,6 +36,8 @@ struct sbx_box {
 	char name[SBX_NAME_MAX];
 	struct sbx_gate gate;	     /* state changes */
 	struct sbx_slot *run;	     /* run/ itself */
+	bool loading;		     /* main thread, at mount: settings come from the store */
+	struct sbx_lock save_lock;   /* one save of settings at a time; before all other locks */
 	bool ephemeral;		     /* made by this mount, to be deleted at its end: -o ephemeral */
 
 	struct sbx_lock lock;
@@ -97,6 +99,9 @@ void sbx_box_run_over(struct sbx_box *box);
 /* sbx_box_find_run - by ID, a counted reference; NULL: no such */
 struct sbx_run *sbx_box_find_run(struct sbx_box *box, uint64_t id);
 
+/* sbx_box_forget_run - rmdir processes/ID: it is ended, and found no more; what shows it goes on to */
+void sbx_box_forget_run(struct sbx_box *box, struct sbx_run *run);
+
 /* sbx_box_slot_new - mkdir run/NAME: -EEXIST, -EINVAL, -ENOSPC (SBX_SLOTS_MAX). */
 int sbx_box_slot_new(struct sbx_box *box, const char *name, struct sbx_slot **ret, struct sbx_err *err);
 /* sbx_box_slot_remove - its runs go on, in processes/.  -ENOENT.   sbx_box_slot_find: counted reference or NULL */
@@ -105,7 +110,7 @@ struct sbx_slot *sbx_box_slot_find(struct sbx_box *box, const char *name);
 /* sbx_box_slots - calls @each for every slot but run/ itself, with the box's lock held: @each must not call back */
 void sbx_box_slots(struct sbx_box *box, void (*each)(void *data, struct sbx_slot *slot), void *data);
 
-/* sbx_box_settings_changed - a setting that outlives the mount has changed: it is stored soon, behind */
+/* sbx_box_settings_changed - a setting that outlives the mount has changed: store it.  No lock held */
 void sbx_box_settings_changed(struct sbx_box *box);
 
 #endif

@@ -531,6 +531,40 @@ void sbx_run_kill(struct sbx_run *run)
 	sbx_run_signal(run, SIGKILL, NULL);
 }
 
+static void end_task(struct sbx_task *task)
+{
+	struct sbx_run *run = sbx_container_of(task, struct sbx_run, end_task);
+	struct sbx_box *box = run->box;
+
+	if (run->kill_step == 0) {
+		run->kill_step = 1;
+		if (sbx_run_signal(run, SIGTERM, NULL) == 0)
+			sbx_timer_set(box->catalog->loop, &run->timer, KILL_AFTER_MS);
+	}
+	sbx_run_put(run);
+	sbx_box_put(box);
+}
+
+void sbx_run_end(struct sbx_run *run)
+{
+	struct sbx_err why = SBX_ERR_INIT;
+	bool waiting;
+
+	sbx_lock(&run->lock);
+	waiting = run->state == SBX_RUN_PENDING;
+	sbx_unlock(&run->lock);
+	if (waiting) { /* sbx_run_start passes over it then */
+		sbx_err_set(&why, ECANCELED, "ended before it started");
+		sbx_run_refuse(run, SBX_RUN_LOST, &why);
+	}
+	if (atomic_exchange(&run->ending, true))
+		return;
+	sbx_run_get(run);
+	sbx_box_get(run->box);
+	run->end_task.fn = end_task;
+	sbx_loop_post(run->box->catalog->loop, &run->end_task);
+}
+
 int sbx_run_signal(struct sbx_run *run, int sig, struct sbx_err *err)
 {
 	int r = -ESRCH;

@@ -91,6 +91,8 @@ struct sbx_run {
 	struct sbx_timer timer;	  /* loop: timeout, then kill */
 	int kill_step;		  /* loop: 0 nothing sent, 1 TERM, 2 KILL */
 	bool over;		  /* loop: `ended` came */
+	struct sbx_task end_task; /* see sbx_run_end */
+	atomic_bool ending;	  /* end_task was posted */
 	struct sbx_spool *json;	  /* guarded by lock: result.json, made at the first read */
 };
 
@@ -107,6 +109,8 @@ void sbx_run_start(struct sbx_run *run);
 void sbx_run_refuse(struct sbx_run *run, enum sbx_run_state state, const struct sbx_err *why);
 /* sbx_run_kill - end it with all its descendants now (box deleted, unmount) */
 void sbx_run_kill(struct sbx_run *run);
+/* sbx_run_end - TERM to it and all its descendants, KILL 2 s later to what is left */
+void sbx_run_end(struct sbx_run *run);
 /* sbx_run_signal - to the group and all descendants.  -ESRCH: not running */
 int sbx_run_signal(struct sbx_run *run, int sig, struct sbx_err *err);
 

@@ -19,6 +19,11 @@
 static const char *const setting_names[SBX_SETTINGS] = { "args",  "cwd",     "env",
 							  "stdin", "timeout", "language" };
 
+const char *sbx_setting_name(enum sbx_setting which)
+{
+	return setting_names[which];
+}
+
 int sbx_slot_new(struct sbx_box *box, const char *name, struct sbx_slot **ret, struct sbx_err *err)
 {
 	struct sbx_slot *slot = calloc(1, sizeof(*slot));

@@ -58,6 +58,8 @@ void sbx_slot_put(struct sbx_slot *slot);
 void sbx_slot_remove(struct sbx_slot *slot);
 bool sbx_slot_removed(struct sbx_slot *slot);
 
+/* sbx_setting_name - "args" */
+const char *sbx_setting_name(enum sbx_setting which);
 /* sbx_slot_read - the read form of a setting: with newline at the end where there is text.  0 or -ENOMEM */
 int sbx_slot_read(struct sbx_slot *slot, enum sbx_setting which, struct sbx_buf *out);
 /* sbx_slot_write - check and take a value; -EINVAL, -ERANGE, -EFBIG with a reason, and nothing has changed. */
