@@ -3,6 +3,7 @@
  * Owns: code and scratch files of run folders, and the handles that write them.
  * Knows: slot.h (to start runs), language.h (which names are code).
  * Threads: any; all of one folder's files are guarded by its one lock, which is never held across a call to lib/ or libfuse.
+ * (..._locked: the folder's lock is held; clang cannot follow file->codes->lock to codes->lock, so it is not annotated.)
  */
 #include "code.h"
 
@@ -112,7 +113,7 @@ static struct codes *codes_of(struct sbx_slot *slot)
 	return codes;
 }
 
-static void file_put_locked(struct file *file) SBX_REQUIRES(file->codes->lock)
+static void file_put_locked(struct file *file)
 {
 	if (--file->refs > 0)
 		return;
@@ -134,7 +135,7 @@ static struct file *find_locked(struct codes *codes, const char *name) SBX_REQUI
 	return NULL;
 }
 
-static void unlink_locked(struct file *file) SBX_REQUIRES(file->codes->lock)
+static void unlink_locked(struct file *file)
 {
 	sbx_list_remove(&file->link);
 	file->codes->files_n--;
@@ -148,12 +149,12 @@ static bool is_code(const char *name)
 }
 
 /* a dirty handle of it means: a run is about to start */
-static bool starts_run_locked(const struct file *file) SBX_REQUIRES(file->codes->lock)
+static bool starts_run_locked(const struct file *file)
 {
 	return file->linked && !file->target && is_code(file->name);
 }
 
-static void attr_locked(const struct file *file, struct stat *attr) SBX_REQUIRES(file->codes->lock)
+static void attr_locked(const struct file *file, struct stat *attr)
 {
 	uint64_t size = file->text.len;
 
@@ -339,7 +340,7 @@ static void handle_free(struct handle *handle)
 	free(handle);
 }
 
-static void dirty_locked(struct handle *h) SBX_REQUIRES(h->file->codes->lock)
+static void dirty_locked(struct handle *h)
 {
 	struct file *file = h->file;
 
@@ -352,7 +353,7 @@ static void dirty_locked(struct handle *h) SBX_REQUIRES(h->file->codes->lock)
 	file->mtime = sbx_clock_wall();
 }
 
-static void clean_locked(struct handle *h) SBX_REQUIRES(h->file->codes->lock)
+static void clean_locked(struct handle *h)
 {
 	if (h->dirty)
 		h->file->codes->dirty_n--;
@@ -515,7 +516,6 @@ static void op_read(fuse_req_t req, struct sbx_node *node, size_t size, off_t of
 
 /* @h's text with @len bytes at @off; limits and policy are checked.  The lock is held. */
 static int write_locked(struct handle *h, const char *bytes, size_t len, off_t off, struct sbx_err *err)
-	SBX_REQUIRES(h->file->codes->lock)
 {
 	struct file *file = h->file;
 	struct sbx_buf *text = h->shared ? &file->text : &h->text;
@@ -591,7 +591,6 @@ static void op_flush(fuse_req_t req, struct sbx_node *node, struct fuse_file_inf
 
 /* saves what the handle has; true: a run of @name with @text is to start */
 static bool commit_locked(struct handle *h, char *name, struct sbx_buf *text, int *ret)
-	SBX_REQUIRES(h->file->codes->lock)
 {
 	struct file *file = h->file;
 
@@ -767,7 +766,7 @@ int sbx_code_unlink(const struct sbx_ref *ref, const char *name)
 }
 
 /* what is open and dirty is saved now, so that the name's text is whole, and does not run a second time at its RELEASE */
-static void settle_locked(struct file *file) SBX_REQUIRES(file->codes->lock)
+static void settle_locked(struct file *file)
 {
 	struct sbx_list *i;
 
@@ -788,7 +787,7 @@ static void settle_locked(struct file *file) SBX_REQUIRES(file->codes->lock)
 }
 
 /* the text of @file for a run, if its name is code now; @ret stays empty and false comes otherwise */
-static bool text_locked(struct file *file, struct sbx_buf *ret, int *r) SBX_REQUIRES(file->codes->lock)
+static bool text_locked(struct file *file, struct sbx_buf *ret, int *r)
 {
 	if (!starts_run_locked(file))
 		return false;

@@ -224,7 +224,7 @@ static void ready_read(fuse_req_t req, struct sbx_node *node, size_t size, off_t
 
 	(void)node;
 	(void)fi;
-	fuse_reply_buf(req, READY_TEXT + skip, len - skip < size ? len - skip : size);
+	fuse_reply_buf(req, &READY_TEXT[skip], len - skip < size ? len - skip : size);
 }
 
 static void ready_attr(struct ready_node *ready, struct stat *attr)
