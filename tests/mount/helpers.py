@@ -570,23 +570,24 @@ class Mount:
         return bad
 
     def processes(self):
-        """(pid, command line) of everything that belongs to this state: it names the folder, sees it mounted, or is in
-        a cgroup of one of its containers. The daemon itself is not counted."""
+        """(pid, command line) of everything that belongs to this state: it names the folder, has it mounted in a
+        mount namespace of its own, or is in a cgroup of one of its containers. Without the daemon itself."""
         found = []
-        state = str(self.state)
+        state, here = str(self.state), os.readlink("/proc/self/ns/mnt")
         for pid in filter(str.isdigit, os.listdir("/proc")):
             if self.proc is not None and int(pid) == self.proc.pid:
                 continue
             try:
-                cmd = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                text = Path(f"/proc/{pid}/mountinfo").read_text(errors="replace") if cmd else ""
-                group = Path(f"/proc/{pid}/cgroup").read_text()
+                cmd = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                if not cmd or proc_state(pid) in ("Z", ""):
+                    continue
+                mine = state in cmd or any(i in Path(f"/proc/{pid}/cgroup").read_text() for i in self.ids)
+                if not mine and os.readlink(f"/proc/{pid}/ns/mnt") != here:
+                    mine = state + "/" in Path(f"/proc/{pid}/mountinfo").read_text(errors="replace")
             except OSError:
                 continue
-            if proc_state(pid) in ("Z", ""):
-                continue
-            if state in cmd or state + "/" in text or any(i in group for i in self.ids):
-                found.append((int(pid), cmd.strip()))
+            if mine:
+                found.append((int(pid), cmd))
         return found
 
     def cgroups(self):
