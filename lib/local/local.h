@@ -40,4 +40,10 @@ gid_t sbx_local_pbox_gid(const struct sbx_pbox *box);
  */
 bool sbx_local_disk_full(struct sbx_pbox *box);
 
+/*
+ * sbx_local_no_limits - why cpu, memory and pids limits (and pause) cannot be had here; NULL: they can, or it is not
+ * known yet (before the first box runs).  Lives as long as the provider.  Any thread.
+ */
+const char *sbx_local_no_limits(struct sbx_pbox *box);
+
 #endif

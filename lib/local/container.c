@@ -1,0 +1,663 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns: the container of a box: what it is (have), what it shall be (want), and the one next step
+ * from here to there.  At most one runtime program works on a box at a time.
+ * Threads: want, kick any; all else the loop.
+ */
+#include "local/internal.h"
+
+#include "base/log.h"
+#include "base/spawn.h"
+#include "init/protocol.h"
+#include "local/bundle.h"
+#include "local/runtime.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define RUNTIME_TIMEOUT_MS 60000 /* one command of the runtime, on a machine under load */
+#define HELLO_TIMEOUT_MS 20000
+
+static void step(struct sbx_pbox *box);
+
+/* ---- telling ---- */
+
+static void tell(struct sbx_pbox *box, enum sbx_box_state state, const struct sbx_err *why)
+{
+	bool put;
+
+	sbx_lock(&box->lock);
+	put = box->put;
+	sbx_unlock(&box->lock);
+	if (box->told_any && (box->told == SBX_BOX_GONE || (box->told == state && !why)))
+		return;
+	box->told_any = true;
+	box->told = state;
+	if (!put && box->events && box->events->state)
+		box->events->state(box->data, state, why);
+}
+
+static void progress(struct sbx_pbox *box, const char *text)
+{
+	bool put;
+
+	sbx_lock(&box->lock);
+	put = box->put;
+	sbx_unlock(&box->lock);
+	if (!put && box->events && box->events->progress)
+		box->events->progress(box->data, text);
+}
+
+static void set_have(struct sbx_pbox *box, enum box_have have)
+{
+	sbx_lock(&box->lock);
+	box->have = have;
+	sbx_unlock(&box->lock);
+}
+
+static enum box_want get_want(struct sbx_pbox *box)
+{
+	enum box_want want;
+
+	sbx_lock(&box->lock);
+	want = box->want;
+	sbx_unlock(&box->lock);
+	return want;
+}
+
+/* the goal is not reachable, or somebody else ended it: do not try again by ourselves */
+static void give_up(struct sbx_pbox *box)
+{
+	sbx_lock(&box->lock);
+	if (box->want != WANT_DELETED)
+		box->want = WANT_DOWN;
+	sbx_unlock(&box->lock);
+}
+
+/* ---- the init's socket ---- */
+
+void sbx_conn_put_locked(struct sbx_pbox *box, struct conn *conn)
+{
+	(void)box;
+	if (--conn->refs == 0) {
+		close(conn->fd);
+		free(conn);
+	}
+}
+
+static void conn_drop(struct sbx_pbox *box)
+{
+	sbx_watch_del(box->provider->loop, &box->conn_watch);
+	sbx_timer_cancel(box->provider->loop, &box->hello_timer);
+	sbx_lock(&box->lock);
+	if (box->conn) {
+		shutdown(box->conn->fd, SHUT_RDWR); /* also for those who hold it a moment longer */
+		sbx_conn_put_locked(box, box->conn);
+	}
+	box->conn = NULL;
+	sbx_cgroup_done(&box->cgroup);
+	sbx_unlock(&box->lock);
+	sbx_exec_flush(box); /* what was pending fails now */
+}
+
+static void on_dead(struct sbx_watch *watch, uint32_t events)
+{
+	struct sbx_pbox *box = sbx_container_of(watch, struct sbx_pbox, pid_watch);
+	siginfo_t info;
+
+	(void)events;
+	sbx_watch_del(box->provider->loop, watch);
+	memset(&info, 0, sizeof(info));
+	waitid((idtype_t)3 /* P_PIDFD */, (id_t)box->pidfd, &info, WEXITED | WNOHANG); /* ours as subreaper */
+	close(box->pidfd);
+	box->pidfd = -1;
+	box->init_pid = 0;
+	set_have(box, HAVE_DEAD);
+	step(box);
+}
+
+/* after a kill, or when the init has gone: wait until every process of the box is dead */
+static void dying(struct sbx_pbox *box)
+{
+	set_have(box, HAVE_DYING);
+	if (box->pidfd >= 0) {
+		syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0);
+		box->pid_watch.fn = on_dead;
+		box->pid_watch.fd = box->pidfd;
+		if (box->pid_watch.on || sbx_watch_add(box->provider->loop, &box->pid_watch, EPOLLIN) == 0)
+			return;
+		close(box->pidfd);
+		box->pidfd = -1;
+	}
+	set_have(box, HAVE_DEAD); /* the runtime's delete --force has to do it */
+}
+
+/* The socket is closed: the init, and so the whole pid namespace, is dead or dying. */
+static void lost(struct sbx_pbox *box)
+{
+	uint64_t ooms;
+
+	sbx_lock(&box->lock);
+	ooms = sbx_cgroup_oom_kills(&box->cgroup);
+	if (box->want == WANT_UP || box->want == WANT_PAUSED) {
+		box->unasked = true;
+		if (ooms > box->oom_base)
+			sbx_err_set(&box->why, ENOMEM,
+				    "the sandbox ended: its memory limit killed its first process");
+		else
+			sbx_err_set(&box->why, ECHILD, "the sandbox ended: its first process was killed");
+		box->want = WANT_DOWN;
+	}
+	sbx_unlock(&box->lock);
+	conn_drop(box);
+	if (box->have == HAVE_UP || box->have == HAVE_PAUSED)
+		dying(box);
+}
+
+static bool take_hello(struct sbx_pbox *box)
+{
+	struct sbx_init_hello hello;
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(4 * sizeof(int))];
+	} control;
+	struct iovec iov = { &hello, sizeof(hello) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.room,
+			      .msg_controllen = sizeof(control.room) };
+	ssize_t n = recvmsg(box->conn->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	struct cmsghdr *c;
+	int fds[4];
+	size_t i, k = 0;
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR;
+	if (n == 0)
+		return false;
+	for (c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		k = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(fds, CMSG_DATA(c), k * sizeof(int));
+	}
+	if (box->hello || n != sizeof(hello) || hello.type != SBX_INIT_HELLO ||
+	    hello.version != SBX_INIT_VERSION || k != 1) {
+		for (i = 0; i < k; i++)
+			close(fds[i]);
+		return box->hello; /* noise after the hello is ignored */
+	}
+	box->pidfd = fds[0];
+	box->hello = true;
+	return true;
+}
+
+static void came_up(struct sbx_pbox *box)
+{
+	sbx_timer_cancel(box->provider->loop, &box->hello_timer);
+	sbx_lock(&box->lock);
+	box->init_pid = sbx_pidfd_pid(box->pidfd);
+	if (box->provider->runtime.limits)
+		sbx_cgroup_open(&box->cgroup, box->init_pid);
+	box->oom_base = sbx_cgroup_oom_kills(&box->cgroup);
+	box->have = HAVE_UP;
+	box->why.text[0] = '\0';
+	box->disk_stopped = false;
+	memset(&box->disk_base, 0, sizeof(box->disk_base));
+	sbx_unlock(&box->lock);
+	tell(box, SBX_BOX_RUNNING, NULL);
+}
+
+static void start_failed(struct sbx_pbox *box, const struct sbx_err *err)
+{
+	sbx_lock(&box->lock);
+	box->why = *err;
+	sbx_unlock(&box->lock);
+	box->failed = true;
+	give_up(box);
+	conn_drop(box);
+	dying(box);
+	step(box);
+}
+
+static void on_conn(struct sbx_watch *watch, uint32_t events)
+{
+	struct sbx_pbox *box = sbx_container_of(watch, struct sbx_pbox, conn_watch);
+	bool was = box->hello, alive = true;
+
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		alive = take_hello(box);
+	if (!alive) {
+		if (box->have != HAVE_STARTING)
+			lost(box);
+		else /* the runtime will say why it failed, or the timer will */
+			sbx_watch_del(box->provider->loop, watch);
+		step(box);
+		return;
+	}
+	if (box->hello && !was) {
+		came_up(box);
+		step(box);
+	}
+}
+
+void sbx_container_stop_for(struct sbx_pbox *box, const struct sbx_err *why)
+{
+	sbx_lock(&box->lock);
+	box->why = *why;
+	box->unasked = true;
+	if (box->want != WANT_DELETED)
+		box->want = WANT_DOWN;
+	sbx_unlock(&box->lock);
+	step(box);
+}
+
+bool sbx_container_check(struct sbx_pbox *box)
+{
+	struct pollfd p = { .events = POLLIN };
+
+	if (box->have != HAVE_UP && box->have != HAVE_PAUSED)
+		return true;
+	p.fd = box->conn ? box->conn->fd : -1;
+	if (p.fd >= 0 && (poll(&p, 1, 0) <= 0 || !(p.revents & (POLLHUP | POLLERR))))
+		return false;
+	lost(box);
+	sbx_container_kick(box);
+	return true;
+}
+
+/* ---- the runtime's commands ---- */
+
+struct command {
+	struct sbx_pbox *box; /* counted */
+	void (*done)(struct sbx_pbox *box, const struct sbx_spawn_result *result);
+};
+
+static void command_done(void *data, const struct sbx_spawn_result *result)
+{
+	struct command *c = data;
+	struct sbx_pbox *box = c->box;
+
+	box->oci_busy = false;
+	c->done(box, result);
+	free(c);
+	step(box);
+	sbx_local_pbox_put(box);
+}
+
+/* @more: further words, NULL at the end; @fd: -1 or what becomes descriptor 3 */
+static int command(struct sbx_pbox *box, const char *const *more, int fd,
+		   void (*done)(struct sbx_pbox *box, const struct sbx_spawn_result *result),
+		   struct sbx_err *err)
+{
+	const char *argv[SBX_RUNTIME_ARGS_MAX];
+	char root[PATH_MAX + 8];
+	struct sbx_spawn_fd map = { fd, SBX_INIT_FD };
+	struct sbx_spawn_spec spec = { .argv = argv, .fds = &map, .fds_n = fd >= 0 ? 1 : 0,
+				       .timeout_ms = RUNTIME_TIMEOUT_MS };
+	struct command *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c)
+		return sbx_err_set(err, ENOMEM, "no memory to start the OCI runtime");
+	snprintf(root, sizeof(root), "%s/oci", box->provider->state->run_dir);
+	sbx_runtime_argv(&box->provider->runtime, root, more, argv);
+	c->box = sbx_local_pbox_get(box);
+	c->done = done;
+	box->oci_busy = true;
+	r = sbx_spawn_start(box->provider->loop, &spec, command_done, c, err);
+	if (r < 0) {
+		box->oci_busy = false;
+		sbx_local_pbox_put(box);
+		free(c);
+	}
+	return r;
+}
+
+static void on_hello_timeout(struct sbx_timer *timer)
+{
+	struct sbx_pbox *box = sbx_container_of(timer, struct sbx_pbox, hello_timer);
+	struct sbx_err err = SBX_ERR_INIT;
+
+	if (box->have != HAVE_STARTING || box->oci_busy)
+		return;
+	sbx_err_set(&err, ETIMEDOUT, "the container was started, but its first process does not answer");
+	start_failed(box, &err);
+}
+
+static void run_done(struct sbx_pbox *box, const struct sbx_spawn_result *result)
+{
+	struct sbx_err err = SBX_ERR_INIT;
+
+	if (sbx_spawn_check(box->provider->runtime.path, result, &err) == 0) {
+		if (!box->hello)
+			sbx_timer_set(box->provider->loop, &box->hello_timer, HELLO_TIMEOUT_MS);
+		return;
+	}
+	sbx_err_wrap(&err, -err.code, "cannot start the container");
+	sbx_runtime_forget(box->provider->state); /* look again for one that works, at the next mount */
+	start_failed(box, &err);
+}
+
+static int bundle(struct sbx_pbox *box, char dir[PATH_MAX + 16], struct sbx_err *err)
+{
+	struct sbx_provider *p = box->provider;
+	char workspace[PATH_MAX + 128], cgroup[128];
+	struct sbx_bundle b = {
+		.dir = dir, .hostname = box->record.name, .workspace = workspace,
+		.init_path = p->state->init_path, .rootfs = box->record.rootfs,
+		.network = box->record.network, .limits = &box->record.limits,
+		.with_limits = p->runtime.limits, .root = p->state->root, .id_base = box->record.id_base,
+	};
+
+	snprintf(workspace, sizeof(workspace), "%s/boxes/%s/workspace", p->state->dir, box->record.name);
+	b.cgroups_path = sbx_runtime_cgroup(&p->runtime, box->container, cgroup, sizeof(cgroup));
+	return sbx_bundle_make(&b, err);
+}
+
+static void bundle_dir(struct sbx_pbox *box, char dir[PATH_MAX + 16])
+{
+	snprintf(dir, PATH_MAX + 16, "%s/%s", box->provider->state->run_dir, box->record.id);
+}
+
+static int start(struct sbx_pbox *box, struct sbx_err *err)
+{
+	char dir[PATH_MAX + 16];
+	const char *const words[] = { "run", "--detach", "--preserve-fds", "1", "--bundle", dir,
+				      box->container, NULL };
+	struct conn *conn = calloc(1, sizeof(*conn));
+	int pair[2], r;
+
+	if (!conn)
+		return sbx_err_set(err, ENOMEM, "no memory to start the container");
+	bundle_dir(box, dir);
+	r = bundle(box, dir, err);
+	if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+		r = sbx_err_sys(err, errno, "cannot make a socket for the container");
+	if (r < 0) {
+		free(conn);
+		return r;
+	}
+	conn->fd = pair[0];
+	conn->refs = 1;
+	sbx_lock(&box->lock);
+	box->conn = conn;
+	box->have = HAVE_STARTING;
+	sbx_unlock(&box->lock);
+	box->hello = box->failed = box->unasked = false;
+	box->conn_watch.fn = on_conn;
+	box->conn_watch.fd = conn->fd;
+	box->hello_timer.fn = on_hello_timeout;
+	r = sbx_watch_add(box->provider->loop, &box->conn_watch, EPOLLIN);
+	if (r < 0)
+		sbx_err_sys(err, -r, "cannot watch the container");
+	else
+		r = command(box, words, pair[1], run_done, err);
+	close(pair[1]);
+	return r;
+}
+
+static void pause_done(struct sbx_pbox *box, const struct sbx_spawn_result *result)
+{
+	struct sbx_err err = SBX_ERR_INIT;
+
+	if (box->have != HAVE_UP)
+		return;
+	if (sbx_spawn_check(box->provider->runtime.path, result, &err) == 0) {
+		set_have(box, HAVE_PAUSED);
+		tell(box, SBX_BOX_PAUSED, NULL);
+		return;
+	}
+	sbx_err_wrap(&err, -err.code, "cannot pause");
+	sbx_lock(&box->lock);
+	if (box->want == WANT_PAUSED)
+		box->want = WANT_UP;
+	sbx_unlock(&box->lock);
+	tell(box, SBX_BOX_RUNNING, &err);
+}
+
+static void resume_done(struct sbx_pbox *box, const struct sbx_spawn_result *result)
+{
+	struct sbx_err err = SBX_ERR_INIT;
+
+	if (box->have != HAVE_PAUSED)
+		return;
+	if (sbx_spawn_check(box->provider->runtime.path, result, &err) == 0) {
+		set_have(box, HAVE_UP);
+		tell(box, SBX_BOX_RUNNING, NULL);
+		return;
+	}
+	sbx_err_wrap(&err, -err.code, "cannot resume");
+	sbx_lock(&box->lock);
+	if (box->want == WANT_UP)
+		box->want = WANT_PAUSED;
+	sbx_unlock(&box->lock);
+	tell(box, SBX_BOX_PAUSED, &err);
+}
+
+/* the kill is pending already; this only lets it through (cgroup v1 keeps frozen processes alive) */
+static void thaw_done(struct sbx_pbox *box, const struct sbx_spawn_result *result)
+{
+	(void)box;
+	(void)result;
+}
+
+static void delete_done(struct sbx_pbox *box, const struct sbx_spawn_result *result)
+{
+	char dir[PATH_MAX + 16];
+	struct sbx_err why;
+
+	(void)result; /* "does not exist" is as good; what really stays is found at the next open */
+	bundle_dir(box, dir);
+	sbx_bundle_remove(dir);
+	sbx_lock(&box->lock);
+	box->have = HAVE_NONE;
+	why = box->why;
+	sbx_unlock(&box->lock);
+	if (get_want(box) == WANT_DELETED)
+		return;
+	if (box->failed)
+		tell(box, SBX_BOX_FAILED, &why);
+	else
+		tell(box, SBX_BOX_STOPPED, box->unasked ? &why : NULL);
+}
+
+/* ---- the end of a deleted box ---- */
+
+struct sweep {
+	struct sbx_job job;
+	struct sbx_task task;
+	struct sbx_pbox *box; /* counted */
+};
+
+static void swept(struct sbx_task *task)
+{
+	struct sweep *s = sbx_container_of(task, struct sweep, task);
+	struct sbx_pbox *box = s->box;
+
+	free(s);
+	tell(box, SBX_BOX_GONE, NULL);
+	sbx_pbox_unlist(box);
+	sbx_local_pbox_put(box);
+}
+
+static void sweep(struct sbx_job *job, const volatile bool *stop)
+{
+	struct sweep *s = sbx_container_of(job, struct sweep, job);
+	struct sbx_err err = SBX_ERR_INIT;
+
+	/* what cannot be deleted now stays in the trash and is tried again at the next open */
+	if (sbx_state_sweep(s->box->provider->state, s->box->record.id, s->box->record.id_base, stop, &err) < 0)
+		sbx_debug(SBX_LOG_LOCAL, "%s: %s", s->box->record.name, err.text);
+	sbx_loop_post(s->box->provider->loop, &s->task);
+}
+
+static void finish_delete(struct sbx_pbox *box)
+{
+	struct sweep *s = calloc(1, sizeof(*s));
+
+	box->oci_busy = true; /* nothing more is to be done with it */
+	sbx_lock(&box->provider->lock);
+	box->sweeping = true;
+	pthread_cond_broadcast(&box->provider->idle);
+	sbx_unlock(&box->provider->lock);
+	if (s) {
+		s->job.fn = sweep;
+		s->task.fn = swept;
+		s->box = sbx_local_pbox_get(box);
+		if (sbx_worker_post(box->provider->sweeper, &s->job, NULL) == 0)
+			return;
+		sbx_local_pbox_put(box);
+		free(s);
+	}
+	tell(box, SBX_BOX_GONE, NULL); /* swept at the next open */
+	sbx_pbox_unlist(box);
+}
+
+/* ---- the one next step ---- */
+
+static void step_none(struct sbx_pbox *box, enum box_want want)
+{
+	struct sbx_err err = SBX_ERR_INIT;
+	enum runtime_state state;
+
+	if (want == WANT_DELETED) {
+		finish_delete(box);
+		return;
+	}
+	if (want == WANT_DOWN) {
+		if (box->told_any && box->told != SBX_BOX_FAILED)
+			tell(box, SBX_BOX_STOPPED, NULL);
+		sbx_lock(&box->lock);
+		want = box->put ? WANT_DELETED : WANT_DOWN; /* nobody has it any more */
+		sbx_unlock(&box->lock);
+		if (want == WANT_DELETED)
+			sbx_pbox_unlist(box);
+		return;
+	}
+	state = sbx_runtime_state(box->provider, &err);
+	if (state == RUNTIME_FAILED) {
+		sbx_lock(&box->lock);
+		box->why = err;
+		sbx_unlock(&box->lock);
+		give_up(box);
+		tell(box, SBX_BOX_FAILED, &err);
+		return;
+	}
+	tell(box, SBX_BOX_CREATING, NULL);
+	if (state != RUNTIME_READY) {
+		progress(box, "looking for an OCI runtime that works");
+		return; /* sbx_runtime_state() kicks all boxes when it knows */
+	}
+	progress(box, "starting the container");
+	if (start(box, &err) < 0)
+		start_failed(box, &err);
+}
+
+static void simple(struct sbx_pbox *box, const char *verb,
+		   void (*done)(struct sbx_pbox *box, const struct sbx_spawn_result *result))
+{
+	const char *const words[] = { verb, box->container, NULL };
+	struct sbx_spawn_result failed = { .status = 127 << 8 };
+	struct sbx_err err = SBX_ERR_INIT;
+
+	if (command(box, words, -1, done, &err) == 0)
+		return;
+	snprintf(failed.text, sizeof(failed.text), "%s", err.text);
+	done(box, &failed);
+}
+
+static void step(struct sbx_pbox *box)
+{
+	static const char *const del[] = { "delete", "--force", NULL, NULL };
+	const char *words[4];
+	struct sbx_spawn_result failed = { .status = 127 << 8 };
+	enum box_want want = get_want(box);
+
+	if (box->oci_busy)
+		return;
+	switch (box->have) {
+	case HAVE_NONE:
+		step_none(box, want);
+		break;
+	case HAVE_STARTING:
+		if (want == WANT_DOWN || want == WANT_DELETED) {
+			conn_drop(box);
+			set_have(box, HAVE_DEAD);
+			step(box);
+		}
+		break;
+	case HAVE_UP:
+		if (want == WANT_PAUSED) {
+			simple(box, "pause", pause_done);
+		} else if (want != WANT_UP) {
+			conn_drop(box);
+			dying(box);
+			step(box);
+		}
+		break;
+	case HAVE_PAUSED:
+		if (want == WANT_UP) {
+			simple(box, "resume", resume_done);
+		} else if (want != WANT_PAUSED) {
+			conn_drop(box);
+			dying(box);
+			simple(box, "resume", thaw_done);
+		}
+		break;
+	case HAVE_DYING:
+		break;
+	case HAVE_DEAD:
+		memcpy(words, del, sizeof(words));
+		words[2] = box->container;
+		if (command(box, words, -1, delete_done, NULL) < 0)
+			delete_done(box, &failed);
+		break;
+	}
+}
+
+static void on_kick(struct sbx_task *task)
+{
+	struct sbx_pbox *box = sbx_container_of(task, struct sbx_pbox, task);
+
+	sbx_lock(&box->lock);
+	box->task_posted = false;
+	sbx_unlock(&box->lock);
+	if (get_want(box) == WANT_DELETED)
+		tell(box, SBX_BOX_DELETING, NULL);
+	step(box);
+	sbx_local_pbox_put(box);
+}
+
+void sbx_container_kick(struct sbx_pbox *box)
+{
+	bool post;
+
+	sbx_lock(&box->lock);
+	post = !box->task_posted;
+	if (post) {
+		box->task_posted = true;
+		box->refs++;
+	}
+	sbx_unlock(&box->lock);
+	box->task.fn = on_kick;
+	if (post)
+		sbx_loop_post(box->provider->loop, &box->task);
+}
+
+void sbx_container_want(struct sbx_pbox *box, enum box_want want)
+{
+	sbx_lock(&box->lock);
+	if (box->want != WANT_DELETED)
+		box->want = want;
+	sbx_unlock(&box->lock);
+	sbx_container_kick(box);
+}

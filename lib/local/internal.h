@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns: the types that the parts of the local provider share.
+ *
+ * Threads: everything of a box is changed on the loop thread, under box->lock where other threads
+ * read it.  exec_start and the public calls run on any thread: they take box->lock for a moment and post.
+ * Order of locks: provider->lock, box->lock, exec->lock.  None is held across a callback.
+ */
+#ifndef SBX_LOCAL_INTERNAL_H
+#define SBX_LOCAL_INTERNAL_H
+
+#include "local/local.h"
+
+#include "base/err.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "config.h"
+#include "local/cgroup.h"
+#include "local/state.h"
+#include "local/worker.h"
+#include "loop.h"
+
+#include <limits.h>
+#include <pthread.h>
+
+#define IO_BUF_BYTES (256u * 1024)
+
+/* which runtime starts our containers, and what it can do here; see probe.h */
+struct sbx_runtime {
+	char path[PATH_MAX];
+	bool systemd_cgroup; /* --systemd-cgroup */
+	bool limits;	     /* cpu, memory and pids limits work */
+	char no_limits[SBX_ERR_TEXT_MAX]; /* why they do not */
+};
+
+enum runtime_state { RUNTIME_UNKNOWN, RUNTIME_PROBING, RUNTIME_READY, RUNTIME_FAILED };
+
+struct sbx_provider {
+	const struct sbx_provider_ops *ops; /* first, as the interface says */
+	const struct sbx_config *config;
+	struct sbx_loop *loop;
+	struct sbx_local_state *state;
+	struct sbx_worker *prober;  /* finds the runtime */
+	struct sbx_worker *sweeper; /* empties the trash */
+	char *io_buf;		    /* loop thread */
+
+	struct sbx_lock lock;
+	pthread_cond_t idle;		  /* a box left @boxes; with lock */
+	struct sbx_list boxes;		  /* guarded by lock: pboxes, each with one reference */
+	enum runtime_state runtime_state; /* guarded by lock */
+	struct sbx_err runtime_err;	  /* guarded by lock */
+	uint64_t runtime_failed_ms;	  /* guarded by lock */
+	struct sbx_runtime runtime;	  /* written by the prober before READY, fixed after it */
+	bool closing;			  /* guarded by lock */
+
+	/* see disk.c */
+	struct sbx_timer disk_timer;
+	bool disk_timer_on;    /* guarded by lock */
+	unsigned int active;   /* guarded by lock: programs that are not gone */
+	uint64_t disk_seen_ms; /* guarded by lock: when disk_low was found */
+	bool disk_low;	       /* written under lock; read anywhere */
+	uint64_t disk_base_ms; /* loop thread: when the boxes' baselines were taken, 0 = none */
+	uint64_t disk_free, disk_inodes; /* loop thread: at the last look */
+};
+
+/* what the processes of a box have done so far; see disk.c */
+struct sbx_disk_use {
+	uint64_t written_bytes, cpu_ticks;
+};
+
+/* the init's socket; counted, because exec_start uses it on any thread */
+struct conn {
+	int fd;
+	unsigned int refs; /* guarded by box->lock */
+};
+
+enum box_have {
+	HAVE_NONE,     /* no container, nothing of one */
+	HAVE_STARTING, /* the runtime is at it, or the init has not said hello */
+	HAVE_UP,
+	HAVE_PAUSED,
+	HAVE_DYING, /* killed, not dead */
+	HAVE_DEAD,  /* dead; the runtime still has to clean up */
+};
+
+enum box_want { WANT_DOWN, WANT_UP, WANT_PAUSED, WANT_DELETED };
+
+struct sbx_pbox {
+	struct sbx_provider *provider;
+	struct sbx_list link; /* provider->boxes; guarded by provider->lock */
+	struct sbx_record record;
+	char container[64];
+	int workspace_fd;
+	const struct sbx_box_events *events;
+	void *data;
+
+	struct sbx_lock lock;
+	unsigned int refs;	 /* guarded by lock */
+	bool put;		 /* guarded by lock: no more events */
+	bool listed;		 /* guarded by provider->lock */
+	bool sweeping;		 /* guarded by provider->lock: only its files are left */
+	enum box_have have;	 /* guarded by lock */
+	enum box_want want;	 /* guarded by lock */
+	struct conn *conn;	 /* guarded by lock */
+	struct sbx_list pending; /* guarded by lock: execs whose message did not fit into the socket */
+	bool pending_armed;	 /* guarded by lock: pending_timer is set and holds a reference */
+	struct sbx_timer pending_timer;
+	uint32_t next_run;	 /* guarded by lock */
+	unsigned int active;	 /* guarded by lock: execs that are not gone */
+	struct sbx_cgroup cgroup; /* guarded by lock: its descriptors */
+	struct sbx_err why;	 /* guarded by lock: why it died, or failed */
+	bool disk_stopped;	 /* guarded by lock: the disk watcher did it */
+
+	/* loop thread only */
+	struct sbx_task task; /* step; holds a reference while queued */
+	bool task_posted;     /* guarded by lock */
+	bool oci_busy;	      /* a runtime program works on it */
+	bool hello;
+	bool failed; /* the start failed: FAILED is the state at the end, not STOPPED */
+	bool unasked; /* it died by itself */
+	enum sbx_box_state told;
+	bool told_any;
+	int pidfd;
+	struct sbx_watch conn_watch, pid_watch;
+	struct sbx_timer hello_timer;
+	uint64_t oom_base; /* oom kills when it came up */
+	pid_t init_pid;	   /* on the host, 0 = none */
+	struct sbx_disk_use disk_base, disk_now; /* disk.c */
+};
+
+/* ---- local.c ---- */
+struct sbx_pbox *sbx_pbox_new(struct sbx_provider *p, const struct sbx_record *record, int workspace_fd,
+			      const struct sbx_box_events *events, void *data);
+/* sbx_pbox_unlist - take it out of provider->boxes and drop that reference */
+void sbx_pbox_unlist(struct sbx_pbox *box);
+
+/* ---- container.c ---- */
+/* sbx_container_want - set the goal and let the loop work on it.  Any thread. */
+void sbx_container_want(struct sbx_pbox *box, enum box_want want);
+/* sbx_container_kick - look again what is to be done.  Any thread. */
+void sbx_container_kick(struct sbx_pbox *box);
+/* sbx_container_check - has the init gone without our having seen it? Loop thread.  True: the box is dead. */
+bool sbx_container_check(struct sbx_pbox *box);
+/* sbx_container_stop_for - stop it at once for a reason of ours; loop thread */
+void sbx_container_stop_for(struct sbx_pbox *box, const struct sbx_err *why);
+/* sbx_conn_put - under box->lock */
+void sbx_conn_put_locked(struct sbx_pbox *box, struct conn *conn);
+
+/* ---- exec.c ---- */
+int sbx_local_exec_start(struct sbx_pbox *box, const struct sbx_exec_spec *spec,
+			 const struct sbx_exec_events *events, void *data, struct sbx_exec **ret,
+			 struct sbx_err *err);
+int sbx_local_exec_signal(struct sbx_exec *exec, int sig, struct sbx_err *err);
+void sbx_local_exec_put(struct sbx_exec *exec);
+/* sbx_exec_flush - send what is pending; loop thread, when the init's socket has room or is gone */
+void sbx_exec_flush(struct sbx_pbox *box);
+
+/* ---- disk.c ---- */
+/* sbx_disk_active - one program more (+1) or less (-1) in @box.  Any thread. */
+void sbx_disk_active(struct sbx_pbox *box, int n);
+/* sbx_disk_done - no more looks; at close, after the last program, loop thread may run */
+void sbx_disk_done(struct sbx_provider *p);
+
+#endif

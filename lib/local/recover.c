@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: recovery at open.  Threads: main, and a few of its own while containers are removed. */
+#include "local/recover.h"
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/spawn.h"
+#include "local/bundle.h"
+#include "local/runtime.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define RECOVER_THREADS 4
+#define COMMAND_TIMEOUT_MS 30000
+
+struct removal {
+	struct sbx_provider *p;
+	char **names;
+	size_t n;
+	atomic_size_t next;
+};
+
+static int command(struct sbx_provider *p, const char *verb, const char *flag, const char *container)
+{
+	const char *const words[] = { verb, container, flag, NULL };
+	const char *argv[SBX_RUNTIME_ARGS_MAX];
+	struct sbx_spawn_spec spec = { .argv = argv, .timeout_ms = COMMAND_TIMEOUT_MS };
+	struct sbx_err err = SBX_ERR_INIT;
+	struct sbx_spawn_result result;
+	char root[PATH_MAX + 8];
+	int r;
+
+	snprintf(root, sizeof(root), "%s/oci", p->state->run_dir);
+	sbx_runtime_argv(&p->runtime, root, words, argv);
+	r = sbx_spawn_wait(&spec, &result, &err);
+	if (r == 0)
+		r = sbx_spawn_check(p->runtime.path, &result, &err);
+	if (r < 0)
+		sbx_debug(SBX_LOG_LOCAL, "%s %s: %s", verb, container, err.text);
+	return r;
+}
+
+static void remove_container(struct sbx_provider *p, const char *name)
+{
+	/* A kill waits in a frozen process until it is thawed (cgroup v1); so it never runs again. */
+	if (p->runtime.limits && command(p, "kill", "KILL", name) == 0)
+		command(p, "resume", NULL, name);
+	command(p, "delete", "--force", name);
+}
+
+static void *remover(void *data)
+{
+	struct removal *r = data;
+	size_t i;
+
+	while ((i = atomic_fetch_add(&r->next, 1)) < r->n)
+		remove_container(r->p, r->names[i]);
+	return NULL;
+}
+
+static void remove_containers(struct sbx_provider *p, char **names, size_t n)
+{
+	struct removal r = { .p = p, .names = names, .n = n };
+	pthread_t threads[RECOVER_THREADS];
+	size_t i, started = 0;
+
+	for (i = 0; i + 1 < RECOVER_THREADS && i + 1 < n; i++) {
+		if (pthread_create(&threads[started], NULL, remover, &r) == 0)
+			started++;
+	}
+	remover(&r);
+	for (i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
+}
+
+struct old_trash {
+	struct sbx_job job;
+	struct sbx_provider *p;
+	char id[64];
+};
+
+static void sweep_old(struct sbx_job *job, const volatile bool *stop)
+{
+	struct old_trash *t = sbx_container_of(job, struct old_trash, job);
+	struct sbx_err err = SBX_ERR_INIT;
+
+	if (sbx_state_sweep(t->p->state, t->id, 0, stop, &err) < 0)
+		sbx_debug(SBX_LOG_LOCAL, "trash: %s", err.text);
+	free(t);
+}
+
+static void empty_trash(struct sbx_provider *p)
+{
+	char **names;
+	size_t n, i;
+
+	if (sbx_state_list_dir(p->state->trash_fd, &names, &n, NULL) < 0)
+		return;
+	for (i = 0; i < n; i++) {
+		struct old_trash *t = calloc(1, sizeof(*t));
+
+		if (!t)
+			break;
+		t->job.fn = sweep_old;
+		t->p = p;
+		snprintf(t->id, sizeof(t->id), "%.63s", names[i]);
+		if (sbx_worker_post(p->sweeper, &t->job, NULL) < 0)
+			free(t);
+	}
+	sbx_state_names_free(names, n);
+}
+
+void sbx_recover(struct sbx_provider *p)
+{
+	SBX_CLEANUP(sbx_closep) int run_fd = open(p->state->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	SBX_CLEANUP(sbx_closep) int oci_fd = run_fd >= 0 ? openat(run_fd, "oci", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+						       : -1;
+	char **names;
+	size_t n, i;
+
+	if (oci_fd >= 0 && sbx_state_list_dir(oci_fd, &names, &n, NULL) == 0) {
+		if (n && (p->runtime_state == RUNTIME_READY ||
+			  sbx_runtime_search(p, NULL) == RUNTIME_READY))
+			remove_containers(p, names, n);
+		sbx_state_names_free(names, n);
+	}
+	if (run_fd >= 0 && sbx_state_list_dir(run_fd, &names, &n, NULL) == 0) {
+		for (i = 0; i < n; i++) {
+			if (strcmp(names[i], "oci") != 0)
+				sbx_tree_remove(run_fd, names[i], NULL);
+		}
+		sbx_state_names_free(names, n);
+	}
+	empty_trash(p);
+}
