@@ -112,7 +112,7 @@ const char sbx_bootstrap_node[] =
 	"   const E=r=>/^(Cannot use import statement|Unexpected token 'export'|Cannot use 'import.meta')/"
 	".test(r.message);\n"
 	"   e=E(r);\n"
-	"   if(!e&&/^await is only valid/.test(r.message))\n"
+	"   if(!e&&/\\bawait\\b/.test(s))\n"
 	"    try{new(R('vm').Script)('async()=>{'+s.replace(/^#!/,'//')+'\\n}');e=true}catch(r){e=E(r)}}}\n"
 	"if(!e){\n"
 	" const m=new M(f,null);m.id='.';m.filename=f;m.paths=M._nodeModulePaths(d);\n"
