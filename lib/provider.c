@@ -11,7 +11,7 @@
 #include <string.h>
 
 static const struct sbx_provider_ops *const providers[] = {
-	&sbx_local_provider,
+	&sbx_local_ops,
 };
 
 static const char provider_names[] = "local";
