@@ -135,6 +135,7 @@ uint64_t sbx_code_folder_size_locked(struct codes *codes)
 int sbx_code_node(const struct sbx_ref *ref, struct code_file *file, struct sbx_node **ret)
 {
 	struct code_node *fresh = calloc(1, sizeof(*fresh));
+	struct codes *codes = file->codes;
 	struct sbx_node *node;
 
 	if (fresh) {
@@ -150,9 +151,9 @@ int sbx_code_node(const struct sbx_ref *ref, struct code_file *file, struct sbx_
 		free(fresh);
 		*ret = node;
 	}
-	sbx_lock(&file->codes->lock);
+	sbx_lock(&codes->lock);
 	sbx_code_put_locked(file);
-	sbx_unlock(&file->codes->lock);
+	sbx_unlock(&codes->lock);
 	return fresh ? 0 : -ENOMEM;
 }
 
