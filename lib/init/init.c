@@ -207,7 +207,7 @@ int main(void)
 	syscall(SYS_close_range, SBX_INIT_FD + 1, ~0U, 0);
 	fcntl(SBX_INIT_FD, F_SETFD, FD_CLOEXEC);
 	umask(022);
-	if (chdir("/") != 0)
+	if (chdir("/") != 0 || (mkdir(SBX_INIT_RUN_DIR, 0755) != 0 && errno != EEXIST))
 		return 1;
 	sigfillset(&mask);
 	sigprocmask(SIG_SETMASK, &mask, NULL);
