@@ -237,7 +237,9 @@ void sbx_box_delete(struct sbx_box *box)
 			slots[n++] = sbx_slot_get(sbx_container_of(p, struct sbx_slot, link));
 	}
 	sbx_unlock(&box->lock);
+	sbx_lock(&box->save_lock); /* a save that goes on ends first; none comes after it */
 	box->catalog->ops->box_delete(box->pbox);
+	sbx_unlock(&box->save_lock);
 	end_runs(box, &why);
 	sbx_gate_notify(&box->gate);
 	sbx_gate_notify(&box->run->gate);

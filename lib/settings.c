@@ -41,6 +41,10 @@ void sbx_settings_save(struct sbx_box *box)
 	if (!ops->settings_save)
 		return;
 	sbx_lock(&box->save_lock); /* an older text must not come last */
+	if (sbx_box_deleted(box)) {
+		sbx_unlock(&box->save_lock);
+		return;
+	}
 	save_slot(&text, box->run);
 	sbx_box_slots(box, save_slot, &text);
 	if (text.failed)

@@ -13,6 +13,7 @@
 #include "init/protocol.h"
 #include "local/bundle.h"
 #include "local/internal.h"
+#include "local/stored.h"
 #include "local/recover.h"
 #include "local/rootfs.h"
 #include "local/runtime.h"
@@ -438,6 +439,8 @@ struct sbx_provider_ops sbx_local_ops = {
 	.exec_signal = sbx_local_exec_signal,
 	.exec_put = sbx_local_exec_put,
 	.interpreter = local_interpreter,
+	.settings_save = sbx_local_settings_save,
+	.settings_load = sbx_local_settings_load,
 };
 
 /* a struct cannot be a constant of another file in C; once, before main() */
