@@ -230,8 +230,8 @@ static struct sbx_pbox *at_fault(struct sbx_provider *p, const struct room *r)
 			busiest = box;
 		}
 	}
-	/* inodes, or bytes that nobody's account shows: the one that works while the room shrinks */
-	if (!worst && (r->bytes < p->disk_free || r->inodes < p->disk_inodes))
+	/* no account shows who makes files: the one that works while their number grows */
+	if (!bytes && r->inodes < p->disk_inodes)
 		worst = busiest;
 	if (worst)
 		sbx_local_pbox_get(worst);
@@ -322,7 +322,6 @@ static void on_look(struct sbx_timer *timer)
 		} else {
 			p->disk_base_ms = 0;
 		}
-		p->disk_free = r.bytes;
 		p->disk_inodes = r.inodes;
 	}
 	sbx_lock(&p->lock);
