@@ -8,6 +8,7 @@
 
 #include "code.h"
 #include "node.h"
+#include "open.h"
 #include "synth.h"
 
 #include "base/buf.h"
@@ -36,6 +37,7 @@ struct code_file {
 };
 
 struct code_handle {
+	struct sbx_open open;
 	struct code_file *file;
 	struct sbx_list link;
 	bool writes, append;

@@ -34,6 +34,7 @@ static struct code_handle *handle_of(struct fuse_file_info *fi)
 
 static void handle_free(struct code_handle *handle)
 {
+	sbx_open_remove(&handle->open);
 	sbx_buf_done(&handle->text);
 	free(handle);
 }
@@ -51,6 +52,19 @@ static void dirty_locked(struct code_handle *h)
 	file->mtime = sbx_clock_wall();
 }
 
+static void handle_drop(struct sbx_open *open)
+{
+	struct code_handle *h = sbx_container_of(open, struct code_handle, open);
+	struct codes *codes = h->file->codes;
+
+	sbx_lock(&codes->lock);
+	sbx_code_clean_locked(h);
+	sbx_list_remove(&h->link);
+	sbx_code_put_locked(h->file);
+	sbx_unlock(&codes->lock);
+	handle_free(h);
+}
+
 /* a handle for @fi->flags on @file, counted; -ENOMEM */
 static int handle_new(fuse_req_t req, struct code_file *file, int flags, struct code_handle **ret)
 {
@@ -59,6 +73,7 @@ static int handle_new(fuse_req_t req, struct code_file *file, int flags, struct 
 
 	if (!h)
 		return -ENOMEM;
+	sbx_open_add(&h->open, handle_drop);
 	h->file = file;
 	h->writes = (flags & O_ACCMODE) != O_RDONLY;
 	h->append = (flags & O_APPEND) != 0;
@@ -102,7 +117,8 @@ static void op_open(fuse_req_t req, struct sbx_node *node, struct fuse_file_info
 	}
 	fi->fh = (uint64_t)(uintptr_t)h;
 	fi->keep_cache = 0; /* cached, else mmap(MAP_SHARED) is ENODEV; but not over an open */
-	fuse_reply_open(req, fi);
+	if (fuse_reply_open(req, fi) == -ENOENT)
+		handle_drop(&h->open);
 }
 
 void sbx_code_create(fuse_req_t req, const struct sbx_ref *ref, const char *name, mode_t mode,
@@ -128,7 +144,8 @@ void sbx_code_create(fuse_req_t req, const struct sbx_ref *ref, const char *name
 	}
 	fi->fh = (uint64_t)(uintptr_t)h;
 	fi->keep_cache = 0;
-	sbx_reply_create(req, node, &attr, 0, 0, fi);
+	if (sbx_reply_create(req, node, &attr, 0, 0, fi) == -ENOENT)
+		handle_drop(&h->open);
 }
 
 void sbx_code_mknod(fuse_req_t req, const struct sbx_ref *ref, const char *name, mode_t mode)
@@ -323,17 +340,12 @@ static void op_release(fuse_req_t req, struct sbx_node *node, struct fuse_file_i
 	else if (run)
 		sbx_err_set(&err, ENOMEM, "no memory for the code");
 	/* readers look for dirty handles: this one goes only now that the run is the newest */
-	sbx_lock(&codes->lock);
-	sbx_code_clean_locked(h);
-	sbx_list_remove(&h->link);
-	sbx_code_put_locked(h->file);
-	sbx_unlock(&codes->lock);
+	handle_drop(&h->open);
 	if (r < 0 && !sbx_box_deleted(code->ref.box)) /* nobody hears an error of RELEASE */
 		sbx_box_fail(code->ref.box, "close", name, &err);
 	if (was_dirty)
 		sbx_gate_notify(&code->ref.slot->gate);
 	sbx_buf_done(&text);
-	handle_free(h);
 	sbx_reply_err(req, 0);
 }
 

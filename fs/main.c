@@ -15,6 +15,7 @@
 #include "loop.h"
 #include "mounts.h"
 #include "node.h"
+#include "open.h"
 #include "options.h"
 #include "park.h"
 #include "synth.h"
@@ -229,16 +230,19 @@ static int serve(struct sbx_options *o, const struct sbx_config *config, const s
 		atomic_store(&session_over, true);
 		sbx_park_shutdown();
 		fuse_session_unmount(sbx_fs.se);
+		sbx_park_drain();
 	} else if (sbx_fs.catalog) {
 		sbx_loop_start(loop, NULL); /* the provider ends what it has begun with it */
 	}
+	/* files and nodes hold boxes, and boxes lean on the provider */
+	sbx_open_drop_all();
+	sbx_node_drop_all();
 	if (sbx_fs.catalog)
 		sbx_catalog_close(sbx_fs.catalog);
 	if (loop)
 		sbx_loop_stop(loop);
 	if (sbx_fs.se)
 		fuse_session_destroy(sbx_fs.se);
-	sbx_node_drop_all();
 	sbx_catalog_free(sbx_fs.catalog);
 	sbx_loop_free(loop);
 	sbx_closep(&signal_watch.fd);

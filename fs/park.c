@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SIGNAL_LOOK_MS 20 /* the kernel tells of a signal only once */
@@ -263,6 +264,14 @@ void sbx_park_shutdown(void)
 	sbx_unlock(&park_lock);
 	close_timer.fn = close_some;
 	close_some(NULL);
+}
+
+void sbx_park_drain(void)
+{
+	const struct timespec moment = { 0, 1000000 };
+
+	while (sbx_park_count() > 0)
+		nanosleep(&moment, NULL);
 }
 
 unsigned int sbx_park_count(void)

@@ -55,9 +55,11 @@ void sbx_park_run(struct sbx_parked *parked);
 
 /*
  * sbx_park_shutdown - everything that waits is answered -ESHUTDOWN, and so is all that comes.  Any thread.
+ * sbx_park_drain - after it, with the session over: returns when all are answered.  Not on the loop.
  * sbx_park_count - how many wait now.
  */
 void sbx_park_shutdown(void);
+void sbx_park_drain(void);
 unsigned int sbx_park_count(void);
 
 #endif

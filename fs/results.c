@@ -14,6 +14,7 @@
 #include "code.h"
 #include "fs.h"
 #include "gate.h"
+#include "open.h"
 #include "park.h"
 #include "reply.h"
 #include "run.h"
@@ -42,6 +43,7 @@ struct result_node {
 
 /* one open file: pinned to its run */
 struct result_handle {
+	struct sbx_open open;
 	struct sbx_run *run; /* counted */
 	struct sbx_lock lock;
 	struct fuse_pollhandle *poll; /* guarded by lock: stream */
@@ -215,6 +217,39 @@ static void op_setattr(fuse_req_t req, struct sbx_node *node, struct stat *attr,
 	op_getattr(req, node, fi);
 }
 
+/* ---- handles ---- */
+
+static void handle_free(struct result_handle *handle)
+{
+	sbx_open_remove(&handle->open);
+	sbx_run_put(handle->run);
+	sbx_lock_done(&handle->lock);
+	free(handle);
+}
+
+static void handle_drop(struct sbx_open *open)
+{
+	struct result_handle *handle = sbx_container_of(open, struct result_handle, open);
+	struct fuse_pollhandle *poll;
+	bool mine;
+
+	if (sbx_gate_cancel(&handle->waiter)) {
+		sbx_lock(&handle->lock);
+		handle->polling = false;
+		sbx_unlock(&handle->lock);
+	}
+	sbx_lock(&handle->lock);
+	poll = handle->poll;
+	handle->poll = NULL;
+	handle->closed = true;
+	mine = !handle->polling; /* else on_wake runs right now and frees it */
+	sbx_unlock(&handle->lock);
+	if (poll)
+		fuse_pollhandle_destroy(poll);
+	if (mine)
+		handle_free(handle);
+}
+
 /* ---- open ---- */
 
 struct opening {
@@ -350,6 +385,7 @@ static void open_finish(struct sbx_parked *parked, int r)
 	} else {
 		handle->run = sbx_run_get(o->run);
 		sbx_lock_init(&handle->lock);
+		sbx_open_add(&handle->open, handle_drop);
 		o->fi.fh = (uint64_t)(uintptr_t)handle;
 		if (waits(node->which)) {
 			tell_size(node, o->run);
@@ -358,11 +394,8 @@ static void open_finish(struct sbx_parked *parked, int r)
 			o->fi.direct_io = 1;
 		}
 		o->fi.noflush = 1;
-		if (fuse_reply_open(parked->req, &o->fi) == -ENOENT) {
-			sbx_run_put(handle->run);
-			sbx_lock_done(&handle->lock);
-			free(handle);
-		}
+		if (fuse_reply_open(parked->req, &o->fi) == -ENOENT)
+			handle_free(handle);
 	}
 	sbx_run_put(o->run);
 	sbx_node_unref(&node->node);
@@ -530,11 +563,8 @@ static void on_wake(struct sbx_waiter *waiter)
 		fuse_lowlevel_notify_poll(poll);
 		fuse_pollhandle_destroy(poll);
 	}
-	if (closed) { /* op_release left it to us */
-		sbx_run_put(handle->run);
-		sbx_lock_done(&handle->lock);
-		free(handle);
-	}
+	if (closed) /* handle_drop left it to us */
+		handle_free(handle);
 }
 
 static void op_poll(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi, struct fuse_pollhandle *ph)
@@ -586,29 +616,8 @@ static void op_poll(fuse_req_t req, struct sbx_node *node, struct fuse_file_info
 
 static void op_release(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
 {
-	struct result_handle *handle = handle_of(fi);
-	struct fuse_pollhandle *poll;
-	bool mine;
-
 	(void)node;
-	if (sbx_gate_cancel(&handle->waiter)) {
-		sbx_lock(&handle->lock);
-		handle->polling = false;
-		sbx_unlock(&handle->lock);
-	}
-	sbx_lock(&handle->lock);
-	poll = handle->poll;
-	handle->poll = NULL;
-	handle->closed = true;
-	mine = !handle->polling; /* else on_wake runs right now and frees it */
-	sbx_unlock(&handle->lock);
-	if (poll)
-		fuse_pollhandle_destroy(poll);
-	if (mine) {
-		sbx_run_put(handle->run);
-		sbx_lock_done(&handle->lock);
-		free(handle);
-	}
+	handle_drop(&handle_of(fi)->open);
 	sbx_reply_err(req, 0);
 }
 

@@ -7,6 +7,7 @@
 #include "box.h"
 #include "catalog.h"
 #include "fs.h"
+#include "open.h"
 #include "reply.h"
 #include "run.h"
 #include "slot.h"
@@ -291,6 +292,7 @@ struct name {
 };
 
 struct sbx_names {
+	struct sbx_open open;
 	struct name **items;
 	size_t n, room;
 	struct sbx_lock lock; /* two READDIRs on one handle */
@@ -324,11 +326,17 @@ static void names_free(struct sbx_names *names)
 {
 	size_t i;
 
+	sbx_open_remove(&names->open);
 	for (i = 0; i < names->n; i++)
 		free(names->items[i]);
 	free(names->items);
 	sbx_lock_done(&names->lock);
 	free(names);
+}
+
+static void names_drop(struct sbx_open *open)
+{
+	names_free(sbx_container_of(open, struct sbx_names, open));
 }
 
 static int fill(const struct sbx_synth *dir, struct sbx_names *names)
@@ -363,6 +371,7 @@ void sbx_folder_op_opendir(fuse_req_t req, struct sbx_node *node, struct fuse_fi
 		return;
 	}
 	sbx_lock_init(&names->lock);
+	sbx_open_add(&names->open, names_drop);
 	r = fill(dir, names);
 	if (r < 0) {
 		names_free(names);
@@ -377,7 +386,7 @@ void sbx_folder_op_opendir(fuse_req_t req, struct sbx_node *node, struct fuse_fi
 /* offset 0 = from the start: rewinddir() must show what is there now */
 static void refill(const struct sbx_synth *dir, struct sbx_names *names)
 {
-	struct sbx_names fresh = { NULL, 0, 0, SBX_LOCK_INIT };
+	struct sbx_names fresh = { .lock = SBX_LOCK_INIT };
 	size_t i;
 
 	if (fill(dir, &fresh) < 0) {
@@ -468,6 +477,7 @@ const struct sbx_node_ops sbx_folder_ops = {
 /* ---- text files ---- */
 
 struct text {
+	struct sbx_open open;
 	struct sbx_lock lock;
 	struct sbx_buf snapshot; /* what this open reads */
 	struct sbx_buf lines;	 /* guarded by lock: SBX_FILE_LINES, what was written so far */
@@ -483,10 +493,16 @@ static struct text *text_of(struct fuse_file_info *fi)
 
 static void text_free(struct text *text)
 {
+	sbx_open_remove(&text->open);
 	sbx_buf_done(&text->snapshot);
 	sbx_buf_done(&text->lines);
 	sbx_lock_done(&text->lock);
 	free(text);
+}
+
+static void text_drop(struct sbx_open *open)
+{
+	text_free(sbx_container_of(open, struct text, open));
 }
 
 static void text_open(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
@@ -507,6 +523,7 @@ static void text_open(fuse_req_t req, struct sbx_node *node, struct fuse_file_in
 		return;
 	}
 	sbx_lock_init(&text->lock);
+	sbx_open_add(&text->open, text_drop);
 	text->writes = access != O_RDONLY;
 	text->append = (fi->flags & O_APPEND) != 0;
 	if (file->read && (access != O_WRONLY || (file->flags & SBX_FILE_LINES)))

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: the list of what is open.  Any thread; one lock, held for a few instructions. */
+#include "open.h"
+
+#include "base/lock.h"
+
+static struct sbx_lock open_lock = SBX_LOCK_INIT;
+static struct sbx_list all = { &all, &all }; /* guarded by open_lock */
+
+void sbx_open_add(struct sbx_open *open, void (*drop)(struct sbx_open *open))
+{
+	open->drop = drop;
+	sbx_lock(&open_lock);
+	sbx_list_append(&all, &open->link);
+	sbx_unlock(&open_lock);
+}
+
+void sbx_open_remove(struct sbx_open *open)
+{
+	sbx_lock(&open_lock);
+	sbx_list_remove(&open->link);
+	sbx_unlock(&open_lock);
+}
+
+void sbx_open_drop_all(void)
+{
+	struct sbx_open *open;
+
+	do {
+		open = NULL;
+		sbx_lock(&open_lock);
+		if (!sbx_list_empty(&all)) {
+			open = sbx_list_first(&all, struct sbx_open, link);
+			sbx_list_remove(&open->link);
+		}
+		sbx_unlock(&open_lock);
+		if (open)
+			open->drop(open);
+	} while (open);
+}
