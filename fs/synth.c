@@ -2,6 +2,7 @@
 /* Owns: what all control files and folders do alike.  Knows: synth.h's tables.  Any thread. */
 #include "synth.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/lock.h"
 #include "box.h"
@@ -555,26 +556,31 @@ static void text_read(fuse_req_t req, struct sbx_node *node, size_t size, off_t 
 {
 	struct sbx_synth *synth = sbx_synth_of(node);
 	struct text *text = text_of(fi);
+	SBX_CLEANUP(sbx_freep) char *buf = NULL;
 	int r = alive(synth);
+	ssize_t n = 0;
 
+	if (r == 0) {
+		buf = malloc(size ? size : 1);
+		r = buf ? 0 : -ENOMEM;
+	}
 	if (r < 0) {
 		sbx_reply_err(req, r);
-	} else if (synth->file->flags & SBX_FILE_LOG) {
-		char *buf = malloc(size);
-		ssize_t n = buf ? synth->file->read_at(&synth->ref, (uint64_t)off, buf, size) : -ENOMEM;
-
-		if (n < 0)
-			sbx_reply_err(req, (int)n);
-		else
-			fuse_reply_buf(req, buf, (size_t)n);
-		free(buf);
-	} else if ((size_t)off >= text->snapshot.len) {
-		fuse_reply_buf(req, NULL, 0);
-	} else {
+		return;
+	}
+	/* a copy: the file may be closed, and the snapshot freed, before the reply's call returns */
+	if (synth->file->flags & SBX_FILE_LOG) {
+		n = synth->file->read_at(&synth->ref, (uint64_t)off, buf, size);
+	} else if ((size_t)off < text->snapshot.len) {
 		size_t left = text->snapshot.len - (size_t)off;
 
-		fuse_reply_buf(req, text->snapshot.data + off, left < size ? left : size);
+		n = (ssize_t)(left < size ? left : size);
+		memcpy(buf, text->snapshot.data + off, (size_t)n);
 	}
+	if (n < 0)
+		sbx_reply_err(req, (int)n);
+	else
+		fuse_reply_buf(req, buf, (size_t)n);
 }
 
 /* copies what came into one flat buffer; -errno */
