@@ -139,8 +139,8 @@ static void on_state(void *data, enum sbx_box_state state, const struct sbx_err 
 	if (start)
 		sbx_box_verb(box, "start", 5, NULL);
 	sbx_gate_notify(&box->gate);
-	if (state == SBX_BOX_GONE) /* the reference of sbx_box_delete */
-		sbx_box_put(box);
+	if (state == SBX_BOX_GONE)
+		sbx_catalog_gone(box->catalog, box);
 	sbx_box_put(box);
 }
 
@@ -170,6 +170,7 @@ int sbx_box_new(struct sbx_catalog *catalog, const char *name, const struct sbx_
 	sbx_gate_init(&box->gate);
 	sbx_lock_init(&box->lock);
 	sbx_lock_init(&box->save_lock);
+	sbx_list_init(&box->deleting);
 	sbx_list_init(&box->slots);
 	sbx_list_init(&box->runs);
 	sbx_list_init(&box->waiting);
@@ -227,7 +228,7 @@ void sbx_box_delete(struct sbx_box *box)
 	size_t n = 0, i;
 
 	sbx_err_set(&why, ECANCELED, "the sandbox was deleted");
-	sbx_box_get(box); /* until GONE */
+	sbx_catalog_deleting(box->catalog, box);
 	sbx_lock(&box->lock);
 	box->deleted = true;
 	box->state = SBX_BOX_DELETING;

@@ -38,6 +38,7 @@ struct sbx_box {
 	struct sbx_slot *run;	     /* run/ itself */
 	bool loading;		     /* main thread, at mount: settings come from the store */
 	struct sbx_lock save_lock;   /* one save of settings at a time; before all other locks */
+	struct sbx_list deleting;    /* guarded by catalog->lock: in catalog->deleting, with a reference */
 	bool ephemeral;		     /* made by this mount, to be deleted at its end: -o ephemeral */
 
 	struct sbx_lock lock;

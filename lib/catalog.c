@@ -105,6 +105,7 @@ int sbx_catalog_new(const struct sbx_config *config, struct sbx_loop *loop,
 	catalog->ephemeral = ephemeral;
 	catalog->spool_dir = -1;
 	sbx_lock_init(&catalog->lock);
+	sbx_list_init(&catalog->deleting);
 	sbx_spool_init(&catalog->events);
 	/*
 	 * A random start, so that the numbers of two mounts do not meet: who holds a dirty handle is found by its number
@@ -132,9 +133,43 @@ int sbx_catalog_new(const struct sbx_config *config, struct sbx_loop *loop,
 	return 0;
 }
 
+void sbx_catalog_deleting(struct sbx_catalog *catalog, struct sbx_box *box)
+{
+	sbx_box_get(box);
+	sbx_lock(&catalog->lock);
+	sbx_list_append(&catalog->deleting, &box->deleting);
+	sbx_unlock(&catalog->lock);
+}
+
+void sbx_catalog_gone(struct sbx_catalog *catalog, struct sbx_box *box)
+{
+	bool was;
+
+	sbx_lock(&catalog->lock);
+	was = !sbx_list_empty(&box->deleting);
+	sbx_list_remove(&box->deleting);
+	sbx_unlock(&catalog->lock);
+	if (was)
+		sbx_box_put(box);
+}
+
+/* any box that is still being deleted; NULL: none */
+static struct sbx_box *next_deleting(struct sbx_catalog *catalog)
+{
+	struct sbx_box *box = NULL;
+
+	sbx_lock(&catalog->lock);
+	if (!sbx_list_empty(&catalog->deleting)) {
+		box = sbx_list_first(&catalog->deleting, struct sbx_box, deleting);
+		sbx_box_get(box);
+	}
+	sbx_unlock(&catalog->lock);
+	return box;
+}
+
 void sbx_catalog_close(struct sbx_catalog *catalog)
 {
-	struct sbx_box **boxes;
+	struct sbx_box **boxes, *box;
 	size_t n, i;
 
 	sbx_lock(&catalog->lock);
@@ -150,6 +185,10 @@ void sbx_catalog_close(struct sbx_catalog *catalog)
 		sbx_box_put(boxes[i]);
 	}
 	free(boxes);
+	while ((box = next_deleting(catalog))) {
+		sbx_catalog_gone(catalog, box);
+		sbx_box_put(box);
+	}
 	if (catalog->provider)
 		catalog->ops->close(sbx_take(catalog->provider));
 }

@@ -6,6 +6,7 @@
 #ifndef SBX_CATALOG_H
 #define SBX_CATALOG_H
 
+#include "base/list.h"
 #include "base/lock.h"
 #include "base/spool.h"
 #include "gate.h"
@@ -40,6 +41,7 @@ struct sbx_catalog {
 	struct sbx_lock lock;
 	struct sbx_box **boxes;		     /* guarded by lock: sorted by name */
 	size_t n, room;			     /* guarded by lock */
+	struct sbx_list deleting;	     /* guarded by lock: boxes whose files are being removed */
 	char *errors[SBX_ERRORS_KEPT];	     /* guarded by lock: ring of lines */
 	unsigned int errors_next;	     /* guarded by lock */
 	struct sbx_spool events;	     /* its own lock */
@@ -65,6 +67,12 @@ int sbx_catalog_create(struct sbx_catalog *catalog, const char *name,
 		       const struct sbx_template *template, struct sbx_box **ret, struct sbx_err *err);
 /* sbx_catalog_delete - rmdir: answered at once, cleaned behind.  -ENOENT. */
 int sbx_catalog_delete(struct sbx_catalog *catalog, const char *name, struct sbx_err *err);
+/*
+ * sbx_catalog_deleting - keep @box until it is gone;  sbx_catalog_gone - now it is: drops that reference.
+ * Called by box.c; what is not gone at the end of the mount is let go then, and finished at the next one.
+ */
+void sbx_catalog_deleting(struct sbx_catalog *catalog, struct sbx_box *box);
+void sbx_catalog_gone(struct sbx_catalog *catalog, struct sbx_box *box);
 /* sbx_catalog_find - a counted reference, NULL: no such box */
 struct sbx_box *sbx_catalog_find(struct sbx_catalog *catalog, const char *name);
 /* sbx_catalog_snapshot - all boxes in the order of names, each with a reference; malloc'ed.  -ENOMEM */
