@@ -18,6 +18,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#define EPHEMERAL_PATIENCE_MS 10000
+
 /* the place of @name, or where it would stand; *ret_found tells which */
 static size_t place_locked(struct sbx_catalog *catalog, const char *name, bool *ret_found)
 	SBX_REQUIRES(catalog->lock)
@@ -167,6 +169,25 @@ static struct sbx_box *next_deleting(struct sbx_catalog *catalog)
 	return box;
 }
 
+/* -o ephemeral promises that nothing is left: waits for the removal, for a time; the rest is finished at the next mount */
+static void await_ephemeral(struct sbx_catalog *catalog)
+{
+	const struct timespec moment = { 0, 5000000 };
+	uint64_t until = sbx_clock_ms() + EPHEMERAL_PATIENCE_MS;
+	struct sbx_list *i;
+	bool any;
+
+	do {
+		any = false;
+		sbx_lock(&catalog->lock);
+		sbx_list_for_each (i, &catalog->deleting)
+			any = any || sbx_container_of(i, struct sbx_box, deleting)->ephemeral;
+		sbx_unlock(&catalog->lock);
+		if (any)
+			nanosleep(&moment, NULL);
+	} while (any && sbx_clock_ms() < until);
+}
+
 void sbx_catalog_close(struct sbx_catalog *catalog)
 {
 	struct sbx_box **boxes, *box;
@@ -185,6 +206,7 @@ void sbx_catalog_close(struct sbx_catalog *catalog)
 		sbx_box_put(boxes[i]);
 	}
 	free(boxes);
+	await_ephemeral(catalog);
 	while ((box = next_deleting(catalog))) {
 		sbx_catalog_gone(catalog, box);
 		sbx_box_put(box);
