@@ -67,7 +67,7 @@ def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
     if report.failed:
         for m in helpers.MOUNTS:
-            report.sections.append((f"log of {m.path}", m.log()[-4000:]))
+            report.sections.append((f"log of {m.path}", m.log()[-1500:]))
     if report.skipped and helpers.STRICT and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         key = reason.partition("explained: ")[2].partition(":")[0]

@@ -102,7 +102,7 @@ def test_info_and_runtime_describe_the_box(box):
 def test_invalid_names_are_refused_with_a_reason(mnt, name):
     expect_errno(errno.EINVAL, os.mkdir, mnt / name)
     assert not os.path.lexists(mnt / name)
-    last = (mnt / ".sbxfs/errors").read_text().splitlines()[-1]
+    last = (mnt / ".sbxfs/errors").read_text(errors="replace").splitlines()[-1]
     assert "EINVAL" in last and "mkdir" in last
 
 
@@ -208,7 +208,7 @@ def test_a_reader_that_waits_gets_an_error_when_the_box_is_deleted(mnt):
     until_waiting(cat)
     box.delete()
     done = finish(cat)
-    assert done.rc == 1 and re.search(rb"Input/output error|Stale file handle", done.err), done.err
+    assert done.rc == 1 and re.search(rb"Input/output error|Stale file handle|Operation canceled", done.err), done.err
 
 
 def test_nothing_of_a_deleted_box_stays_in_the_state_folder(mnt):
@@ -275,7 +275,7 @@ def test_tail_f_follows_events(mnt):
 def test_a_failure_is_told_in_errors_with_box_operation_and_reason(mnt, box):
     expect_errno(errno.EINVAL, (box.run / "timeout").write_text, "soon\n")
     assert "soon" in box.error() or "timeout" in box.error()
-    last = (mnt / ".sbxfs/errors").read_text().splitlines()[-1]
+    last = (mnt / ".sbxfs/errors").read_text(errors="replace").splitlines()[-1]
     for word in (box.name, "EINVAL", "timeout"):
         assert word in last, last
 

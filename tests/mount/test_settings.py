@@ -323,9 +323,8 @@ def test_policy_refuses_code_at_the_write_with_eacces_and_a_reason(fresh_mnt):
     m.allow("EACCES", "policy", "denied")
     box = m.box()
     for text in ("rm -rf /\n", "echo bitcoin\n"):
-        fd = os.open(box.run / "code.sh", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        expect_errno(errno.EACCES, os.write, fd, text.encode())
-        os.close(fd)
+        with open(box.run / "code.sh", "wb", 0) as f:
+            expect_errno(errno.EACCES, f.write, text.encode())
         assert "polic" in box.error()
         (box.run / "x.tmp").write_text(text)
         expect_errno(errno.EACCES, os.rename, box.run / "x.tmp", box.run / "code.sh")
