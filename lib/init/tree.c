@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns: signals to all descendants of a process, through the box's own /proc.
- * Knows: /proc/PID/stat only (the files "children" are not in every kernel).
+ * Knows: /proc/PID/stat; "children" of ourselves where the kernel has it.
  */
 #include "init.h"
 
@@ -77,6 +77,31 @@ static struct proc *table_find(const struct table *t, pid_t pid)
 	return NULL;
 }
 
+/*
+ * Children that hide (not dumpable, where /proc shows only what we may look into): the kernel lists them for
+ * their parent.  What is below them comes to us, their subreaper, when they die.
+ */
+static void look_at_own(struct table *t)
+{
+	char path[64], text[65536], *at = text, *end;
+	int fd, pid;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	for (;; at = end) {
+		pid = (int)strtol(at, &end, 10);
+		if (end == at || pid <= 0)
+			break;
+		if (!table_find(t, pid))
+			table_add(t, pid, getpid());
+	}
+}
+
 static void look(struct table *t)
 {
 	DIR *d = opendir("/proc");
@@ -96,6 +121,7 @@ static void look(struct table *t)
 			t->p[t->n - 1].done = true;
 	}
 	closedir(d);
+	look_at_own(t);
 }
 
 static void mark(struct table *t, pid_t root, bool (*skip)(pid_t pid))

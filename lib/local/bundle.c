@@ -85,8 +85,9 @@ static void add_mounts(cJSON *config, const struct sbx_bundle *b)
 	uint64_t tmp = b->limits->memory_bytes == UINT64_MAX ? TMP_BYTES_UNLIMITED
 							      : b->limits->memory_bytes / 2;
 
-	add_mount(mounts, "/proc", "proc", "proc", "nosuid,noexec,nodev");
-	add_mount(mounts, "/dev", "tmpfs", "tmpfs", "nosuid,noexec,mode=755,size=65536");
+	/* an ordinary user's programs have the uid of the init: hide what they may not look into */
+	add_mount(mounts, "/proc", "proc", "proc", b->root ? "nosuid,noexec,nodev" : "nosuid,noexec,nodev,hidepid=2");
+	add_mount(mounts, "/dev", "tmpfs", "tmpfs", "ro,nosuid,noexec,mode=755,size=65536");
 	add_mount(mounts, "/dev/pts", "devpts", "devpts",
 		  b->root ? "nosuid,noexec,newinstance,ptmxmode=0666,mode=0620,gid=5"
 			  : "nosuid,noexec,newinstance,ptmxmode=0666,mode=0620");

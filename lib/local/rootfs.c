@@ -72,10 +72,12 @@ static int make_dir(int fd, const char *path)
 			continue;
 		memcpy(part, path, i);
 		part[i] = '\0';
-		if (mkdirat(fd, part, 0755) == 0)
-			fchmodat(fd, part, 0755, 0); /* whatever the umask */
-		else if (errno != EEXIST)
+		if (mkdirat(fd, part, 0755) != 0) {
+			if (errno != EEXIST)
+				return -errno;
+		} else if (fchmodat(fd, part, 0755, 0) != 0) { /* whatever the umask */
 			return -errno;
+		}
 	}
 	return 0;
 }
@@ -301,31 +303,53 @@ int sbx_rootfs_make(int dir_fd, const struct sbx_bundle *b, struct sbx_err *err)
 	return r < 0 ? sbx_err_sys(err, -r, "cannot make the root of the container") : 0;
 }
 
+/* "python3.11" has version 3.11; @fd is the program itself, after all links.  Is it @want ("3.11") or newer? */
+static bool version_ok(int fd, const char *want)
+{
+	unsigned int have_major = 0, have_minor = 0, want_major = 0, want_minor = 0;
+	char self[64], path[PATH_MAX], *name;
+	ssize_t n;
+
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	n = readlink(self, path, sizeof(path) - 1);
+	path[n > 0 ? n : 0] = '\0';
+	name = strrchr(path, '/');
+	name = name ? name + strcspn(name, "0123456789") : path;
+	if (sscanf(name, "%u.%u", &have_major, &have_minor) < 1 || sscanf(want, "%u.%u", &want_major, &want_minor) < 1)
+		return false;
+	return have_major > want_major || (have_major == want_major && have_minor >= want_minor);
+}
+
+static bool program_in(int root, const char *path, const char *version)
+{
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
+	SBX_CLEANUP(sbx_closep) int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	struct stat st;
+
+	return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 0001) &&
+	       (!version || version_ok(fd, version));
+}
+
 const char *sbx_rootfs_find(const char *rootfs, const char *const *names)
 {
-	static const char *const dirs[] = { "usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin" };
-	struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
+	static const char *const dirs[] = { "usr/local/bin", "usr/bin", "bin", "usr/local/sbin", "usr/sbin", "sbin" };
 	SBX_CLEANUP(sbx_closep) int root = open(rootfs ? rootfs : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	char path[PATH_MAX];
-	struct stat st;
+	char name[NAME_MAX + 1], path[PATH_MAX], *version;
 	size_t i, k;
-	int fd;
 
 	for (i = 0; root >= 0 && names[i]; i++) {
-		for (k = 0; k < sizeof(dirs) / sizeof(dirs[0]); k++) {
-			bool whole = strchr(names[i], '/');
-
-			if (whole)
-				snprintf(path, sizeof(path), "%s", names[i]);
-			else
-				snprintf(path, sizeof(path), "%s/%s", dirs[k], names[i]);
-			fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
-			if (fd < 0)
-				continue;
-			if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || !(st.st_mode & 0001))
-				st.st_mode = 0;
-			close(fd);
-			if (st.st_mode)
+		if (snprintf(name, sizeof(name), "%s", names[i]) >= (int)sizeof(name))
+			continue;
+		version = strstr(name, ">=");
+		if (version) {
+			*version = '\0';
+			version += 2;
+		}
+		if (strchr(name, '/') && program_in(root, name, version))
+			return names[i];
+		for (k = 0; !strchr(name, '/') && k < sizeof(dirs) / sizeof(dirs[0]); k++) {
+			snprintf(path, sizeof(path), "%s/%s", dirs[k], name);
+			if (program_in(root, path, version))
 				return names[i];
 		}
 	}

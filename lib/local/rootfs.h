@@ -24,6 +24,7 @@ int sbx_rootfs_file(int dir_fd, const char *name, const char *text, size_t len, 
 
 /*
  * sbx_rootfs_find - the first of @names that is a program in the search path of a box.
+ * "python3>=3.11" asks for a version, told by the name behind the links.
  * @rootfs: NULL = the host's /usr.  NULL: none.  Any thread.
  */
 const char *sbx_rootfs_find(const char *rootfs, const char *const *names);

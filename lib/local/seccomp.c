@@ -7,6 +7,7 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <linux/falloc.h>
 #include <sched.h>
 #include <stddef.h>
 #include <sys/socket.h>
@@ -14,7 +15,7 @@
 static const char *const allowed[] = {
 	/* files */
 	"access", "chdir", "chmod", "chown", "close", "close_range", "copy_file_range", "creat", "dup",
-	"dup2", "dup3", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchdir", "fchmod",
+	"dup2", "dup3", "faccessat", "faccessat2", "fadvise64", "fchdir", "fchmod",
 	"fchmodat", "fchmodat2", "fchown", "fchownat", "fcntl", "fdatasync", "fgetxattr", "flistxattr",
 	"flock", "fremovexattr", "fsetxattr", "fstat", "fstatfs", "fsync", "ftruncate", "futimesat",
 	"getcwd", "getdents", "getdents64", "getxattr", "inotify_add_watch", "inotify_init",
@@ -151,9 +152,16 @@ static void add_conditional(cJSON *list)
 	for (i = 0; i < sizeof(personalities) / sizeof(personalities[0]); i++)
 		rule_if(list, "personality", allow, 0, 0, "SCMP_CMP_EQ", personalities[i], 0);
 
-	/* a program may change its own limits, and look at those of others */
+	/* its own limits only: for an ordinary user the init has the same uid as programs */
 	rule_if(list, "prlimit64", allow, 0, 0, "SCMP_CMP_EQ", 0, 0);
-	rule_if(list, "prlimit64", allow, 0, 2, "SCMP_CMP_EQ", 0, 0);
+	rule_if(list, "prlimit64", deny, EPERM, 0, "SCMP_CMP_GT", 0, 0);
+
+	/*
+	 * Punching holes yes, reserving space no: a reservation of any size takes no time, so the disk watcher could not be
+	 * in time.  Libraries then write zeros, as on file systems that cannot reserve.
+	 */
+	rule_if(list, "fallocate", allow, 0, 1, "SCMP_CMP_MASKED_EQ", FALLOC_FL_PUNCH_HOLE, FALLOC_FL_PUNCH_HOLE);
+	rule_if(list, "fallocate", deny, EOPNOTSUPP, 1, "SCMP_CMP_MASKED_EQ", FALLOC_FL_PUNCH_HOLE, 0);
 }
 
 cJSON *sbx_seccomp_json(void)

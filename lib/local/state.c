@@ -163,7 +163,7 @@ static int write_init(struct sbx_local_state *s, struct sbx_err *err)
 	if (!d && fd >= 0)
 		close(fd);
 	while (d && (e = readdir(d))) {
-		if (strncmp(e->d_name, "init-", 5) == 0 && strcmp(e->d_name, name) != 0)
+		if (s->lock_fd >= 0 && strncmp(e->d_name, "init-", 5) == 0 && strcmp(e->d_name, name) != 0)
 			unlinkat(s->dir_fd, e->d_name, 0);
 	}
 	if (d)
@@ -252,7 +252,7 @@ static void remove_half_made(struct sbx_local_state *s)
 	sbx_state_names_free(names, n);
 }
 
-int sbx_state_open(const char *dir, struct sbx_local_state **ret, struct sbx_err *err)
+static int open_state(const char *dir, bool shared, struct sbx_local_state **ret, struct sbx_err *err)
 {
 	struct sbx_local_state *s = calloc(1, sizeof(*s));
 	int r;
@@ -269,7 +269,7 @@ int sbx_state_open(const char *dir, struct sbx_local_state **ret, struct sbx_err
 		if (s->dir_fd < 0)
 			r = sbx_err_sys(err, errno, "cannot open the state directory '%s'", dir);
 	}
-	if (r == 0)
+	if (r == 0 && !shared)
 		r = lock(s, err);
 	if (r == 0)
 		r = load_id(s, err);
@@ -287,11 +287,23 @@ int sbx_state_open(const char *dir, struct sbx_local_state **ret, struct sbx_err
 		return r;
 	}
 	find_ids(s);
-	remove_half_made(s);
-	mark_all_ids(s, s->boxes_fd);
-	mark_all_ids(s, s->trash_fd);
+	if (!shared) {
+		remove_half_made(s);
+		mark_all_ids(s, s->boxes_fd);
+		mark_all_ids(s, s->trash_fd);
+	}
 	*ret = s;
 	return 0;
+}
+
+int sbx_state_open(const char *dir, struct sbx_local_state **ret, struct sbx_err *err)
+{
+	return open_state(dir, false, ret, err);
+}
+
+int sbx_state_open_shared(const char *dir, struct sbx_local_state **ret, struct sbx_err *err)
+{
+	return open_state(dir, true, ret, err);
 }
 
 void sbx_state_close(struct sbx_local_state *s)

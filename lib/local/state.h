@@ -60,6 +60,8 @@ void sbx_record_done(struct sbx_record *rec);
  * -EBUSY: another live daemon has it, reason names its pid.
  */
 int sbx_state_open(const char *dir, struct sbx_local_state **ret, struct sbx_err *err);
+/* sbx_state_open_shared - for a look beside a daemon that may be alive: no lock, nothing is cleaned up */
+int sbx_state_open_shared(const char *dir, struct sbx_local_state **ret, struct sbx_err *err);
 /* sbx_state_close - unlock, free; removes the run directory if it is empty.  NULL is fine. */
 void sbx_state_close(struct sbx_local_state *s);
 
