@@ -6,7 +6,6 @@
  */
 #include "local/internal.h"
 
-#include "base/log.h"
 #include "base/spawn.h"
 #include "init/protocol.h"
 #include "local/bundle.h"
@@ -32,7 +31,7 @@ static void step(struct sbx_pbox *box);
 
 /* ---- telling ---- */
 
-static void tell(struct sbx_pbox *box, enum sbx_box_state state, const struct sbx_err *why)
+void sbx_container_tell(struct sbx_pbox *box, enum sbx_box_state state, const struct sbx_err *why)
 {
 	bool put;
 
@@ -213,7 +212,7 @@ static void came_up(struct sbx_pbox *box)
 	box->disk_stopped = false;
 	memset(&box->disk_base, 0, sizeof(box->disk_base));
 	sbx_unlock(&box->lock);
-	tell(box, SBX_BOX_RUNNING, NULL);
+	sbx_container_tell(box, SBX_BOX_RUNNING, NULL);
 }
 
 static void start_failed(struct sbx_pbox *box, const struct sbx_err *err)
@@ -413,7 +412,7 @@ static void pause_done(struct sbx_pbox *box, const struct sbx_spawn_result *resu
 		return;
 	if (sbx_spawn_check(box->provider->runtime.path, result, &err) == 0) {
 		set_have(box, HAVE_PAUSED);
-		tell(box, SBX_BOX_PAUSED, NULL);
+		sbx_container_tell(box, SBX_BOX_PAUSED, NULL);
 		return;
 	}
 	sbx_err_wrap(&err, -err.code, "cannot pause");
@@ -421,7 +420,7 @@ static void pause_done(struct sbx_pbox *box, const struct sbx_spawn_result *resu
 	if (box->want == WANT_PAUSED)
 		box->want = WANT_UP;
 	sbx_unlock(&box->lock);
-	tell(box, SBX_BOX_RUNNING, &err);
+	sbx_container_tell(box, SBX_BOX_RUNNING, &err);
 }
 
 static void resume_done(struct sbx_pbox *box, const struct sbx_spawn_result *result)
@@ -432,7 +431,7 @@ static void resume_done(struct sbx_pbox *box, const struct sbx_spawn_result *res
 		return;
 	if (sbx_spawn_check(box->provider->runtime.path, result, &err) == 0) {
 		set_have(box, HAVE_UP);
-		tell(box, SBX_BOX_RUNNING, NULL);
+		sbx_container_tell(box, SBX_BOX_RUNNING, NULL);
 		return;
 	}
 	sbx_err_wrap(&err, -err.code, "cannot resume");
@@ -440,7 +439,7 @@ static void resume_done(struct sbx_pbox *box, const struct sbx_spawn_result *res
 	if (box->want == WANT_UP)
 		box->want = WANT_PAUSED;
 	sbx_unlock(&box->lock);
-	tell(box, SBX_BOX_PAUSED, &err);
+	sbx_container_tell(box, SBX_BOX_PAUSED, &err);
 }
 
 /* the kill is pending already; this only lets it through (cgroup v1 keeps frozen processes alive) */
@@ -465,61 +464,9 @@ static void delete_done(struct sbx_pbox *box, const struct sbx_spawn_result *res
 	if (get_want(box) == WANT_DELETED)
 		return;
 	if (box->failed)
-		tell(box, SBX_BOX_FAILED, &why);
+		sbx_container_tell(box, SBX_BOX_FAILED, &why);
 	else
-		tell(box, SBX_BOX_STOPPED, box->unasked ? &why : NULL);
-}
-
-/* ---- the end of a deleted box ---- */
-
-struct sweep {
-	struct sbx_job job;
-	struct sbx_task task;
-	struct sbx_pbox *box; /* counted */
-};
-
-static void swept(struct sbx_task *task)
-{
-	struct sweep *s = sbx_container_of(task, struct sweep, task);
-	struct sbx_pbox *box = s->box;
-
-	free(s);
-	tell(box, SBX_BOX_GONE, NULL);
-	sbx_pbox_unlist(box);
-	sbx_local_pbox_put(box);
-}
-
-static void sweep(struct sbx_job *job, const volatile bool *stop)
-{
-	struct sweep *s = sbx_container_of(job, struct sweep, job);
-	struct sbx_err err = SBX_ERR_INIT;
-
-	/* what cannot be deleted now stays in the trash and is tried again at the next open */
-	if (sbx_state_sweep(s->box->provider->state, s->box->record.id, s->box->record.id_base, stop, &err) < 0)
-		sbx_debug(SBX_LOG_LOCAL, "%s: %s", s->box->record.name, err.text);
-	sbx_loop_post(s->box->provider->loop, &s->task);
-}
-
-static void finish_delete(struct sbx_pbox *box)
-{
-	struct sweep *s = calloc(1, sizeof(*s));
-
-	box->oci_busy = true; /* nothing more is to be done with it */
-	sbx_lock(&box->provider->lock);
-	box->sweeping = true;
-	pthread_cond_broadcast(&box->provider->idle);
-	sbx_unlock(&box->provider->lock);
-	if (s) {
-		s->job.fn = sweep;
-		s->task.fn = swept;
-		s->box = sbx_local_pbox_get(box);
-		if (sbx_worker_post(box->provider->sweeper, &s->job, NULL) == 0)
-			return;
-		sbx_local_pbox_put(box);
-		free(s);
-	}
-	tell(box, SBX_BOX_GONE, NULL); /* swept at the next open */
-	sbx_pbox_unlist(box);
+		sbx_container_tell(box, SBX_BOX_STOPPED, box->unasked ? &why : NULL);
 }
 
 /* ---- the one next step ---- */
@@ -530,12 +477,13 @@ static void step_none(struct sbx_pbox *box, enum box_want want)
 	enum runtime_state state;
 
 	if (want == WANT_DELETED) {
-		finish_delete(box);
+		box->oci_busy = true; /* nothing more is to be done with it */
+		sbx_container_sweep(box);
 		return;
 	}
 	if (want == WANT_DOWN) {
 		if (box->told_any && box->told != SBX_BOX_FAILED)
-			tell(box, SBX_BOX_STOPPED, NULL);
+			sbx_container_tell(box, SBX_BOX_STOPPED, NULL);
 		sbx_lock(&box->lock);
 		want = box->put ? WANT_DELETED : WANT_DOWN; /* nobody has it any more */
 		sbx_unlock(&box->lock);
@@ -549,10 +497,10 @@ static void step_none(struct sbx_pbox *box, enum box_want want)
 		box->why = err;
 		sbx_unlock(&box->lock);
 		give_up(box);
-		tell(box, SBX_BOX_FAILED, &err);
+		sbx_container_tell(box, SBX_BOX_FAILED, &err);
 		return;
 	}
-	tell(box, SBX_BOX_CREATING, NULL);
+	sbx_container_tell(box, SBX_BOX_CREATING, NULL);
 	if (state != RUNTIME_READY) {
 		progress(box, "looking for an OCI runtime that works");
 		return; /* sbx_runtime_state() kicks all boxes when it knows */
@@ -632,7 +580,7 @@ static void on_kick(struct sbx_task *task)
 	box->task_posted = false;
 	sbx_unlock(&box->lock);
 	if (get_want(box) == WANT_DELETED)
-		tell(box, SBX_BOX_DELETING, NULL);
+		sbx_container_tell(box, SBX_BOX_DELETING, NULL);
 	step(box);
 	sbx_local_pbox_put(box);
 }

@@ -143,6 +143,10 @@ void sbx_container_kick(struct sbx_pbox *box);
 bool sbx_container_check(struct sbx_pbox *box);
 /* sbx_container_stop_for - stop it at once for a reason of ours; loop thread */
 void sbx_container_stop_for(struct sbx_pbox *box, const struct sbx_err *why);
+/* sbx_container_tell - an event, if somebody listens and it is news; loop thread */
+void sbx_container_tell(struct sbx_pbox *box, enum sbx_box_state state, const struct sbx_err *why);
+/* sbx_container_sweep - it has no container any more: delete its files, then GONE (sweep.c); loop thread */
+void sbx_container_sweep(struct sbx_pbox *box);
 /* sbx_conn_put - under box->lock */
 void sbx_conn_put_locked(struct sbx_pbox *box, struct conn *conn);
 

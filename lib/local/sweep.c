@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns: the end of a deleted box: its files are deleted by a worker, then it is told to be gone.
+ * Threads: sweep() the sweeper, the rest the loop.
+ */
+#include "base/log.h"
+#include "local/internal.h"
+
+#include <stdlib.h>
+
+struct sweep {
+	struct sbx_job job;
+	struct sbx_task task;
+	struct sbx_pbox *box; /* counted */
+};
+
+static void swept(struct sbx_task *task)
+{
+	struct sweep *s = sbx_container_of(task, struct sweep, task);
+	struct sbx_pbox *box = s->box;
+
+	free(s);
+	sbx_container_tell(box, SBX_BOX_GONE, NULL);
+	sbx_pbox_unlist(box);
+	sbx_local_pbox_put(box);
+}
+
+static void sweep(struct sbx_job *job, const volatile bool *stop)
+{
+	struct sweep *s = sbx_container_of(job, struct sweep, job);
+	struct sbx_err err = SBX_ERR_INIT;
+
+	/* what cannot be deleted now stays in the trash and is tried again at the next open */
+	if (sbx_state_sweep(s->box->provider->state, s->box->record.id, s->box->record.id_base, stop, &err) < 0)
+		sbx_debug(SBX_LOG_LOCAL, "%s: %s", s->box->record.name, err.text);
+	sbx_loop_post(s->box->provider->loop, &s->task);
+}
+
+void sbx_container_sweep(struct sbx_pbox *box)
+{
+	struct sweep *s = calloc(1, sizeof(*s));
+
+	sbx_lock(&box->provider->lock);
+	box->sweeping = true;
+	pthread_cond_broadcast(&box->provider->idle);
+	sbx_unlock(&box->provider->lock);
+	if (s) {
+		s->job.fn = sweep;
+		s->task.fn = swept;
+		s->box = sbx_local_pbox_get(box);
+		if (sbx_worker_post(box->provider->sweeper, &s->job, NULL) == 0)
+			return;
+		sbx_local_pbox_put(box);
+		free(s);
+	}
+	sbx_container_tell(box, SBX_BOX_GONE, NULL); /* swept at the next open */
+	sbx_pbox_unlist(box);
+}
