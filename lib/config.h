@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns: the configuration: defaults, then /etc/sbxfs/config.yaml, then ~/.config/sbxfs/config.yaml; or only the file of
- * `-o config=`; a later file changes what an earlier one said.  Read once before threads start, read-only after that: any thread.
+ * Owns: the configuration: defaults, then /etc/sbxfs/config.yaml, then ~/.config/sbxfs/config.yaml; or only the
+ * file of `-o config=`.  A later file changes what an earlier one said.  Read once before threads start,
+ * read-only after that: any thread.
  */
 #ifndef SBX_CONFIG_H
 #define SBX_CONFIG_H
