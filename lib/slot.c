@@ -185,17 +185,16 @@ static int take_value(struct sbx_slot *slot, enum sbx_setting which, const char 
 		return sbx_err_set(err, EFBIG, "%s: too long", name);
 	switch (which) {
 	case SBX_SET_ARGS:
-		r = check_lines(name, text, len, err);
-		if (r < 0)
-			return r;
-		return sbx_buf_append(out, text, len);
 	case SBX_SET_ENV:
 		r = check_lines(name, text, len, err);
-		if (r >= 0)
+		if (r >= 0 && which == SBX_SET_ENV)
 			r = check_env(text, len, err);
 		if (r < 0)
 			return r;
-		return sbx_buf_append(out, text, len);
+		r = sbx_buf_append(out, text, len);
+		if (r == 0 && len > 0 && text[len - 1] != '\n') /* it is text: whole lines are read back */
+			r = sbx_buf_text(out, "\n");
+		return r;
 	case SBX_SET_STDIN:
 		return sbx_buf_append(out, text, len);
 	case SBX_SET_CWD:
