@@ -27,8 +27,8 @@ static void unescape(char *s)
 	*out = '\0';
 }
 
-/* @path NULL: is there a line with @id?  else the ID of the last line on @path */
-static int64_t search(const char *path, int64_t id, bool *ret_read)
+/* @path NULL: is there a line with @id?  else the ID of the last line on @path.  @ret_ours: is that one of sbxfs? */
+static int64_t search(const char *path, int64_t id, bool *ret_read, bool *ret_ours)
 {
 	SBX_CLEANUP(sbx_fclosep) FILE *f = fopen("/proc/self/mountinfo", "re");
 	SBX_CLEANUP(sbx_freep) char *line = NULL;
@@ -45,23 +45,33 @@ static int64_t search(const char *path, int64_t id, bool *ret_read)
 		if (!path && this_id == id)
 			return id;
 		unescape(where);
-		if (path && strcmp(where, path) == 0)
+		if (path && strcmp(where, path) == 0) {
 			found = this_id;
+			*ret_ours = strstr(line, " - fuse.sbxfs ") != NULL;
+		}
 	}
 	return found;
 }
 
 int64_t sbx_mounts_find(const char *path)
 {
-	bool was_read;
+	bool was_read, ours;
 
-	return search(path, -1, &was_read);
+	return search(path, -1, &was_read, &ours);
+}
+
+bool sbx_mounts_ours(const char *path)
+{
+	bool was_read, ours = false;
+
+	search(path, -1, &was_read, &ours);
+	return ours;
 }
 
 bool sbx_mounts_has(int64_t id)
 {
-	bool was_read;
-	int64_t found = search(NULL, id, &was_read);
+	bool was_read, ours;
+	int64_t found = search(NULL, id, &was_read, &ours);
 
 	return found == id || !was_read;
 }

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "mounts.h"
 #include "provider.h"
 
 #include <errno.h>
@@ -111,6 +112,9 @@ static int check_mountpoint(struct sbx_options *o, const char *path, struct sbx_
 	o->mountpoint = realpath(path, NULL);
 	if (!o->mountpoint)
 		return sbx_err_sys(err, errno, "mount point '%s'", path);
+	if (sbx_mounts_ours(o->mountpoint))
+		return sbx_err_set(err, EBUSY, "mount point '%s' is busy: an sbxfs is mounted there; to end it: fusermount3 -u %s",
+				   path, path);
 	return 0;
 }
 
