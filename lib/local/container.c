@@ -596,9 +596,10 @@ void sbx_container_kick(struct sbx_pbox *box)
 		box->refs++;
 	}
 	sbx_unlock(&box->lock);
-	box->task.fn = on_kick;
-	if (post)
-		sbx_loop_post(box->provider->loop, &box->task);
+	if (!post)
+		return;
+	box->task.fn = on_kick; /* it is not queued now: nobody reads it */
+	sbx_loop_post(box->provider->loop, &box->task);
 }
 
 void sbx_container_want(struct sbx_pbox *box, enum box_want want)

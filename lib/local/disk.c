@@ -343,9 +343,10 @@ void sbx_disk_active(struct sbx_pbox *box, int n)
 	if (start)
 		p->disk_timer_on = true;
 	sbx_unlock(&p->lock);
-	p->disk_timer.fn = on_look;
-	if (start)
-		sbx_timer_set(p->loop, &p->disk_timer, LOOK_MS_MIN);
+	if (!start)
+		return;
+	p->disk_timer.fn = on_look; /* it is not set now: nobody reads it */
+	sbx_timer_set(p->loop, &p->disk_timer, LOOK_MS_MIN);
 }
 
 void sbx_disk_done(struct sbx_provider *p)

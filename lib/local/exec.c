@@ -346,12 +346,13 @@ static void on_pipe(struct sbx_watch *watch, uint32_t events)
 	}
 	/* a background child: it shall not die of SIGPIPE, and not keep us busy either */
 	sbx_watch_del(x->box->provider->loop, watch);
-	x->drain_timer.fn = on_drain;
 	if (!x->drain_timer.heap)
 		sbx_timer_set(x->box->provider->loop, &x->drain_timer, DRAIN_PAUSE_MS);
 }
 
 /* ---- starting ---- */
+
+static void on_kill_patience(struct sbx_timer *timer);
 
 static int make_fds(struct sbx_exec *x, const struct sbx_exec_spec *spec, struct sbx_err *err)
 {
@@ -459,6 +460,8 @@ int sbx_local_exec_start(struct sbx_pbox *box, const struct sbx_exec_spec *spec,
 	x->refs = 2;
 	x->control_fd = -1;
 	x->blind.fn = on_blind;
+	x->kill_timer.fn = on_kill_patience;
+	x->drain_timer.fn = on_drain;
 	sbx_list_init(&x->pending);
 	for (i = 0; i < FD_COUNT; i++)
 		x->start_fds[i] = -1;
@@ -541,7 +544,6 @@ int sbx_local_exec_signal(struct sbx_exec *x, int sig, struct sbx_err *err)
 	if (r == -EPIPE || r == -ECONNRESET || r == -ENOTCONN)
 		return sbx_err_set(err, ESRCH, "nothing of the program is left");
 	if (sig == SIGKILL) {
-		x->kill_timer.fn = on_kill_patience;
 		sbx_timer_set(x->box->provider->loop, &x->kill_timer, KILL_PATIENCE_MS);
 	}
 	return r < 0 ? sbx_err_sys(err, -r, "cannot send signal %d", sig) : 0;

@@ -12,6 +12,7 @@
 #include "local/local.h"
 #include "loop.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
@@ -36,7 +38,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct sbx_loop *loop;
 static struct sbx_provider *provider;
 static const struct sbx_provider_ops *ops = &sbx_local_ops;
-static char state_dir[64];
+static char state_dir[96];
 static struct sbx_template template;
 static struct sbx_config config;
 
@@ -570,7 +572,178 @@ static void a_memory_bomb_is_told_as_oom(void **state)
 	box_gone(b);
 }
 
+/* for an ordinary user, programs have the uid of their supervisor, and could stop it */
+static void a_program_cannot_keep_itself_from_being_killed(void **state)
+{
+	const char *const argv[] = { "sh", "-c", "kill -STOP $PPID; echo up; sleep 1000", NULL };
+	struct sbx_exec_spec spec = { .argv = argv, .env = env, .stdin_fd = -1, .code_arg = -1 };
+	struct run r;
+
+	(void)state;
+	assert_int_equal(start(shared, &r, &spec, NULL), 0);
+	await(r.started);
+	if (geteuid() == 0)
+		await(r.out[0].len == 3);
+	else
+		usleep(200000); /* its output may wait for the supervisor's word */
+	assert_int_equal(ops->exec_signal(r.exec, SIGKILL, NULL), 0);
+	await(r.gone);
+	run_done(&r);
+}
+
+static void too_many_open_files_fail_one_run(void **state)
+{
+	const char *const argv[] = { "true", NULL };
+	struct sbx_exec_spec spec = { .argv = argv, .env = env, .stdin_fd = -1, .code_arg = -1 };
+	struct sbx_err err = SBX_ERR_INIT;
+	struct rlimit old, few;
+	struct run r;
+	int fd;
+
+	(void)state;
+	getrlimit(RLIMIT_NOFILE, &old);
+	few = old;
+	fd = dup(0);
+	close(fd);
+	few.rlim_cur = (rlim_t)fd + 3;
+	setrlimit(RLIMIT_NOFILE, &few);
+	assert_int_equal(start(shared, &r, &spec, &err), -EMFILE);
+	setrlimit(RLIMIT_NOFILE, &old);
+	assert_non_null(strstr(err.text, "cannot start the program"));
+	sh(shared, &r, "echo on");
+	assert_string_equal(sbx_buf_str(&r.out[0]), "on\n");
+	run_done(&r);
+}
+
+static void many_programs_at_once(void **state)
+{
+	enum { N = 40 };
+	const char *const argv[] = { "sh", "-c", "read x; echo $x", NULL };
+	struct sbx_exec_spec spec = { .argv = argv, .env = env, .code_arg = -1 };
+	static struct run r[N];
+	FILE *in = tmpfile();
+	int i;
+
+	(void)state;
+	fputs("hello\n", in);
+	fflush(in);
+	spec.stdin_fd = fileno(in);
+	for (i = 0; i < N; i++)
+		assert_int_equal(start(shared, &r[i], &spec, NULL), 0);
+	for (i = 0; i < N; i++) {
+		await(r[i].ended);
+		assert_exit(r[i], 0);
+		assert_string_equal(sbx_buf_str(&r[i].out[0]), "hello\n");
+		run_done(&r[i]);
+	}
+	fclose(in);
+}
+
+static void networks(void **state)
+{
+	struct sbx_err err = SBX_ERR_INIT;
+	struct box *b;
+	struct run r;
+	const char *look = "cat /proc/net/dev | grep -c :; getent hosts localhost | head -c 3";
+
+	(void)state;
+	sh(shared, &r, look);
+	assert_string_equal(sbx_buf_str(&r.out[0]), "1\n::1");
+	run_done(&r);
+	code(shared, &r, "python3", "t.py",
+	     "import socket\ns = socket.create_server(('127.0.0.1', 0))\nsocket.create_connection(s.getsockname())\n"
+	     "try: socket.create_connection(('192.0.2.1', 80), 2)\nexcept OSError as e: print(e.errno)\n");
+	assert_string_equal(sbx_buf_str(&r.out[0]), "101\n");
+	run_done(&r);
+	template.network = SBX_NET_NAT;
+	assert_int_equal(ops->box_create(provider, "nat", &template, &box_events, NULL, NULL, &err), -EOPNOTSUPP);
+	template.network = SBX_NET_HOST;
+	b = box_up("host");
+	template.network = SBX_NET_NONE;
+	sh(b, &r, "readlink /proc/self/ns/net");
+	{
+		char host[64];
+		ssize_t n = readlink("/proc/self/ns/net", host, sizeof(host) - 1);
+
+		host[n > 0 ? n : 0] = '\0';
+		assert_memory_equal(sbx_buf_str(&r.out[0]), host, strlen(host));
+	}
+	run_done(&r);
+	box_gone(b);
+}
+
+static void cgroups_are_found_in_every_layout(void **state)
+{
+	static const struct {
+		const char *proc, *mounts, *name, *dir;
+		bool v2;
+	} cases[] = {
+		/* v2 */
+		{ "0::/user.slice/x.scope\n",
+		  "35 24 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n", "memory",
+		  "/sys/fs/cgroup/user.slice/x.scope", true },
+		/* hybrid: memory is v1, the unified one has nothing */
+		{ "9:name=systemd:/\n8:pids:/sbx\n4:memory:/sbx\n2:cpu,cpuacct:/sbx\n0::/\n",
+		  "30 24 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+		  "31 24 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+		  "32 24 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n",
+		  "memory", "/sys/fs/cgroup/memory/sbx", false },
+		{ "2:cpu,cpuacct:/sbx\n0::/\n",
+		  "32 24 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n", "cpuacct",
+		  "/sys/fs/cgroup/cpu,cpuacct/sbx", false },
+		/* inside a container: the mount shows a part of the tree; and a blank in a path */
+		{ "4:memory:/docker/abc/sbx\n", "31 24 0:27 /docker/abc /cg\\040roup ro master:1 - cgroup cgroup rw,memory\n",
+		  "memory", "/cg roup/sbx", false },
+		{ "4:cpu:/\n", "31 24 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n", "memory", NULL, false },
+	};
+	uint64_t n = 0;
+	char dir[256];
+	size_t i;
+	bool v2;
+
+	(void)state;
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int r = sbx_cgroup_dir(cases[i].proc, cases[i].mounts, cases[i].name, dir, sizeof(dir), &v2);
+
+		if (!cases[i].dir) {
+			assert_int_equal(r, -ENOENT);
+			continue;
+		}
+		assert_int_equal(r, 0);
+		assert_string_equal(dir, cases[i].dir);
+		assert_int_equal(v2, cases[i].v2);
+	}
+	assert_true(sbx_cgroup_key("low 0\noom 3\noom_kill 2\n", "oom_kill", &n));
+	assert_int_equal(n, 2);
+	assert_true(sbx_cgroup_key("oom_kill_disable 0\nunder_oom 0\noom_kill 5", "oom_kill", &n));
+	assert_int_equal(n, 5);
+	assert_false(sbx_cgroup_key("oom_kill_disable 1\n", "oom_kill", &n));
+}
+
 /* ---- life of a box ---- */
+
+static void a_runtime_that_does_not_work_fails_the_box(void **state)
+{
+	struct sbx_loop *old_loop = loop;
+	struct sbx_provider *old = provider;
+	char old_dir[96];
+	struct box *b;
+
+	(void)state;
+	memcpy(old_dir, state_dir, sizeof(old_dir));
+	snprintf(state_dir, sizeof(state_dir), "%.40s/3", old_dir);
+	config.oci_runtime = (char *)(uintptr_t)"/bin/false";
+	open_provider();
+	b = box_new("x");
+	await(b->state == SBX_BOX_FAILED);
+	assert_non_null(strstr(b->why, "no OCI runtime can start a container here: /bin/false exited with 1"));
+	box_gone(b);
+	close_provider();
+	config.oci_runtime = NULL;
+	loop = old_loop;
+	provider = old;
+	memcpy(state_dir, old_dir, sizeof(state_dir));
+}
 
 static void stop_start_pause_resume(void **state)
 {
@@ -637,84 +810,95 @@ static void delete_leaves_nothing(void **state)
 	box_gone(again);
 }
 
-/* the daemon is killed, with a running, and where it can be a frozen box; the next one finds nothing alive */
+/* this program again, as a daemon that will be killed: two boxes with a `sleep MARKER`, one of them frozen */
+static int doomed_daemon(const char *dir, const char *marker, int up_fd)
+{
+	const char *const argv[] = { "sleep", marker, NULL };
+	struct sbx_exec_spec spec = { .argv = argv, .env = env, .stdin_fd = -1, .code_arg = -1 };
+	struct box *x, *y;
+	struct run r, s;
+
+	snprintf(state_dir, sizeof(state_dir), "%s", dir);
+	open_provider();
+	x = box_up("x");
+	y = box_up("y");
+	start(x, &r, &spec, NULL);
+	start(y, &s, &spec, NULL);
+	await(r.started && s.started);
+	if (ops->box_pause(y->pbox, NULL) == 0)
+		await(y->state == SBX_BOX_PAUSED);
+	if (write(up_fd, "u", 1) != 1)
+		return 1;
+	for (;;)
+		pause();
+}
+
+static unsigned int sleepers(const char *marker)
+{
+	char path[300], text[64];
+	unsigned int found = 0;
+	DIR *d = opendir("/proc");
+	struct dirent *e;
+
+	while ((e = readdir(d))) {
+		ssize_t n;
+		int fd;
+
+		snprintf(path, sizeof(path), "/proc/%s/cmdline", e->d_name);
+		fd = open(path, O_RDONLY);
+		if (fd < 0)
+			continue;
+		n = read(fd, text, sizeof(text) - 1);
+		close(fd);
+		text[n > 0 ? n : 0] = '\0';
+		if (n > 6 && strcmp(text, "sleep") == 0 && strcmp(text + 6, marker) == 0)
+			found++;
+	}
+	closedir(d);
+	return found;
+}
+
 static void a_killed_daemon_is_cleaned_up_after(void **state)
 {
-	char marker[64], dir[64];
+	char marker[64], dir[80], fd_text[16], old_dir[96], c;
+	struct sbx_loop *old_loop = loop;
+	struct sbx_provider *old = provider;
 	int up[2], status;
 	struct box *b;
-	char c;
 	pid_t pid;
 
 	(void)state;
-	memcpy(dir, state_dir, sizeof(dir));
+	memcpy(old_dir, state_dir, sizeof(old_dir));
+	snprintf(dir, sizeof(dir), "%s/2", state_dir);
 	snprintf(marker, sizeof(marker), "31%05d", (int)getpid());
 	assert_int_equal(pipe(up), 0);
+	snprintf(fd_text, sizeof(fd_text), "%d", up[1]);
 	pid = fork();
 	if (pid == 0) {
-		const char *const argv[] = { "sleep", marker, NULL };
-		struct sbx_exec_spec spec = { .argv = argv, .env = env, .stdin_fd = -1, .code_arg = -1 };
-		struct box *x, *y;
-		struct run r, s;
-
-		snprintf(state_dir, sizeof(state_dir), "%s/second", dir);
-		open_provider();
-		x = box_up("x");
-		y = box_up("y");
-		start(x, &r, &spec, NULL);
-		start(y, &s, &spec, NULL);
-		await(r.started && s.started);
-		if (ops->box_pause(y->pbox, NULL) == 0)
-			await(y->state == SBX_BOX_PAUSED);
-		if (write(up[1], "u", 1) != 1)
-			_exit(1);
-		for (;;)
-			pause();
+		execl("/proc/self/exe", "test_local", "--doomed", dir, marker, fd_text, NULL);
+		_exit(1);
 	}
 	close(up[1]);
 	assert_int_equal(read(up[0], &c, 1), 1);
 	close(up[0]);
+	assert_int_equal(sleepers(marker), 2);
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
 
-	{
-		struct sbx_loop *old_loop = loop;
-		struct sbx_provider *old = provider;
-
-		snprintf(state_dir, sizeof(state_dir), "%s/second", dir);
-		open_provider();
-		b = calloc(1, sizeof(*b));
-		assert_int_equal(ops->box_open(provider, "x", &box_events, b, &b->pbox, NULL), 0);
-		ops->box_start(b->pbox, NULL);
-		await(b->state == SBX_BOX_RUNNING || b->state == SBX_BOX_FAILED);
-		assert_int_equal(b->state, SBX_BOX_RUNNING);
-		ops->box_put(b->pbox);
-		close_provider();
-		free(b);
-		loop = old_loop;
-		provider = old;
-		memcpy(state_dir, dir, sizeof(dir));
-	}
-	{
-		/* by name, and not ourselves: no shell that has the marker in its own words */
-		char path[64], text[64];
-		int i, fd;
-		ssize_t n;
-
-		for (i = 2; i < 4194304; i++) {
-			snprintf(path, sizeof(path), "/proc/%d/cmdline", i);
-			fd = open(path, O_RDONLY);
-			if (fd < 0)
-				continue;
-			n = read(fd, text, sizeof(text) - 1);
-			close(fd);
-			text[n > 0 ? n : 0] = '\0';
-			if (n > 6 && strcmp(text, "sleep") == 0)
-				assert_string_not_equal(text + 6, marker);
-			if (i > 200000 && access("/proc/200001", F_OK) != 0)
-				break;
-		}
-	}
+	snprintf(state_dir, sizeof(state_dir), "%s", dir);
+	open_provider();
+	assert_int_equal(sleepers(marker), 0);
+	b = calloc(1, sizeof(*b));
+	assert_int_equal(ops->box_open(provider, "x", &box_events, b, &b->pbox, NULL), 0);
+	ops->box_start(b->pbox, NULL);
+	await(b->state == SBX_BOX_RUNNING || b->state == SBX_BOX_FAILED);
+	assert_int_equal(b->state, SBX_BOX_RUNNING);
+	ops->box_put(b->pbox);
+	close_provider();
+	free(b);
+	loop = old_loop;
+	provider = old;
+	memcpy(state_dir, old_dir, sizeof(state_dir));
 }
 
 static void a_second_daemon_is_refused(void **state)
@@ -801,7 +985,7 @@ static void speed(void **state)
 		      (unsigned long long)t[450], (unsigned long long)up[5]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(output_and_status_come_back),
@@ -819,6 +1003,12 @@ int main(void)
 		cmocka_unit_test(languages_work),
 		cmocka_unit_test(a_fork_bomb_leaves_room_for_the_next_run),
 		cmocka_unit_test(a_memory_bomb_is_told_as_oom),
+		cmocka_unit_test(a_program_cannot_keep_itself_from_being_killed),
+		cmocka_unit_test(too_many_open_files_fail_one_run),
+		cmocka_unit_test(many_programs_at_once),
+		cmocka_unit_test(networks),
+		cmocka_unit_test(cgroups_are_found_in_every_layout),
+		cmocka_unit_test(a_runtime_that_does_not_work_fails_the_box),
 		cmocka_unit_test(stop_start_pause_resume),
 		cmocka_unit_test(a_run_in_a_box_that_dies_is_lost),
 		cmocka_unit_test(delete_leaves_nothing),
@@ -828,6 +1018,8 @@ int main(void)
 		cmocka_unit_test(speed),
 	};
 
+	if (argc == 5 && strcmp(argv[1], "--doomed") == 0)
+		return doomed_daemon(argv[2], argv[3], atoi(argv[4]));
 	cmocka_set_test_filter(getenv("SBX_TEST"));
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
