@@ -87,7 +87,7 @@ echo "state_dir: $tmp/state" >"$tmp/config.yaml"
 
 echo
 echo "# is everything there that a sandbox needs?"
-sbxfs check local >"$tmp/check" 2>&1 || {
+sbxfs check local -o config="$tmp/config.yaml" >"$tmp/check" 2>&1 || {
 	cat "$tmp/check" >&2
 	die "something that a sandbox needs is missing, see above"
 }
