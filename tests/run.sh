@@ -66,7 +66,7 @@ trap 'exit 143' TERM
 for pass in $passes; do
 	say "mount tests as $pass"
 	if [ "$pass" = root ] || [ "$(id -u)" != 0 ]; then
-		SBXFS=$sbxfs $python -m pytest tests/mount "$@"
+		(cd tests/mount && SBXFS=$sbxfs exec $python -m pytest "$@")
 		continue
 	fi
 	# the checkout and the build may lie where nobody else can read
@@ -80,10 +80,10 @@ for pass in $passes; do
 		chmod 0666 /dev/fuse
 	fi
 	(
-		cd "$scratch"
+		cd "$scratch/tests/mount"
 		exec setpriv --reuid=nobody --regid=nogroup --clear-groups env -u XDG_RUNTIME_DIR -u XDG_CONFIG_HOME \
 			-u XDG_STATE_HOME HOME="$scratch/home" TMPDIR="$scratch/tmp" USER=nobody LOGNAME=nobody \
 			PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-			SBXFS="$scratch/sbxfs" "$python" -m pytest tests/mount "$@"
+			SBXFS="$scratch/sbxfs" "$python" -m pytest "$@"
 	)
 done
