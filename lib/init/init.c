@@ -175,20 +175,22 @@ static bool receive(void)
 
 static void reap(void)
 {
+	bool orphaned = false;
+	int status;
 	pid_t pid;
 	size_t i;
-	bool orphaned = false;
 
-	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
 		for (i = 0; i < runs_n && runs[i].pid != pid; i++)
 			;
+		/* A supervisor ends after its descendants; what it leaves when it was killed has no owner. */
+		if (i == runs_n || status != 0)
+			orphaned = true;
 		if (i == runs_n)
 			continue;
 		sbx_code_remove(runs[i].id);
 		runs[i] = runs[--runs_n];
-		orphaned = true;
 	}
-	/* A supervisor ends after its descendants; what it leaves when it was killed has no owner. */
 	if (orphaned)
 		sbx_kill_tree(getpid(), SIGKILL, is_run);
 }

@@ -38,7 +38,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct sbx_loop *loop;
 static struct sbx_provider *provider;
 static const struct sbx_provider_ops *ops = &sbx_local_ops;
-static char state_dir[96];
+static char state_dir[128];
 static struct sbx_template template;
 static struct sbx_config config;
 
@@ -265,7 +265,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	char command[128];
+	char command[160];
 
 	(void)state;
 	box_gone(shared);
@@ -726,7 +726,7 @@ static void a_runtime_that_does_not_work_fails_the_box(void **state)
 {
 	struct sbx_loop *old_loop = loop;
 	struct sbx_provider *old = provider;
-	char old_dir[96];
+	char old_dir[128];
 	struct box *b;
 
 	(void)state;
@@ -860,7 +860,7 @@ static unsigned int sleepers(const char *marker)
 
 static void a_killed_daemon_is_cleaned_up_after(void **state)
 {
-	char marker[64], dir[80], fd_text[16], old_dir[96], c;
+	char marker[64], dir[100], fd_text[16], old_dir[128], c;
 	struct sbx_loop *old_loop = loop;
 	struct sbx_provider *old = provider;
 	int up[2], status;
@@ -869,7 +869,7 @@ static void a_killed_daemon_is_cleaned_up_after(void **state)
 
 	(void)state;
 	memcpy(old_dir, state_dir, sizeof(old_dir));
-	snprintf(dir, sizeof(dir), "%s/2", state_dir);
+	snprintf(dir, sizeof(dir), "%.90s/2", state_dir);
 	snprintf(marker, sizeof(marker), "31%05d", (int)getpid());
 	assert_int_equal(pipe(up), 0);
 	snprintf(fd_text, sizeof(fd_text), "%d", up[1]);
