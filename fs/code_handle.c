@@ -255,17 +255,12 @@ static void op_write(fuse_req_t req, struct sbx_node *node, struct fuse_bufvec *
 	struct code_handle *h = handle_of(fi);
 	struct sbx_err err = SBX_ERR_INIT;
 	struct sbx_buf bytes = SBX_BUF_INIT;
-	struct fuse_bufvec flat = FUSE_BUFVEC_INIT(fuse_buf_size(in));
 	char name[NAME_MAX + 1] = "";
 	ssize_t n = 0;
 	int r;
 
-	r = sbx_buf_resize(&bytes, flat.buf[0].size);
-	if (r == 0) { /* before the lock: it reads from the kernel's pipe */
-		flat.buf[0].mem = bytes.data;
-		n = fuse_buf_copy(&flat, in, 0);
-		r = n < 0 ? (int)n : 0;
-	}
+	r = sbx_buf_flatten(&bytes, in, SIZE_MAX / 4); /* before the lock: it reads from the kernel's pipe */
+	n = (ssize_t)bytes.len;
 	if (r == 0) {
 		sbx_lock(&h->file->codes->lock);
 		r = write_locked(h, bytes.data, (size_t)n, off, &err);

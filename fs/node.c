@@ -7,74 +7,43 @@
 #include "node.h"
 
 #include "base/lock.h"
+#include "base/table.h"
 
 #include <stdlib.h>
 
-#define FIRST_BUCKETS 256
-
 static struct sbx_lock table_lock = SBX_LOCK_INIT;
-static struct sbx_list first_buckets[FIRST_BUCKETS]; /* so that there is always a table */
-static struct sbx_list *buckets SBX_GUARDED_BY(table_lock);
-static size_t bucket_count SBX_GUARDED_BY(table_lock);
-static size_t hashed_count SBX_GUARDED_BY(table_lock);
-static size_t node_count SBX_GUARDED_BY(table_lock); /* hashed and orphans */
+static struct sbx_table table SBX_GUARDED_BY(table_lock);
+static bool table_ready SBX_GUARDED_BY(table_lock);
+static size_t orphan_count SBX_GUARDED_BY(table_lock);
 static struct sbx_list orphans SBX_GUARDED_BY(table_lock);
 static atomic_bool dropping; /* sbx_node_drop_all runs: it alone frees */
 static struct sbx_node *root;
 
-static void lists_init(struct sbx_list *lists, size_t n)
+static uint64_t hash_key(const void *owner, uint64_t id)
 {
-	size_t i;
+	return sbx_hash_mix(sbx_hash_mix(0, (uintptr_t)owner), id);
+}
 
-	for (i = 0; i < n; i++)
-		sbx_list_init(&lists[i]);
+static uint64_t hash_item(const struct sbx_list *item)
+{
+	const struct sbx_node *node = sbx_container_of(item, struct sbx_node, link);
+
+	return hash_key(node->owner, node->id);
 }
 
 static void table_init_locked(void) SBX_REQUIRES(table_lock)
 {
-	if (buckets)
+	if (table_ready)
 		return;
-	lists_init(first_buckets, FIRST_BUCKETS);
+	sbx_table_init(&table, hash_item);
 	sbx_list_init(&orphans);
-	bucket_count = FIRST_BUCKETS;
-	buckets = first_buckets;
-}
-
-static struct sbx_list *bucket_locked(const void *owner, uint64_t id) SBX_REQUIRES(table_lock)
-{
-	uint64_t h = ((uint64_t)(uintptr_t)owner ^ (id << 1)) * UINT64_C(0x9e3779b97f4a7c15);
-
-	h = (h ^ (h >> 29)) * UINT64_C(0xbf58476d1ce4e5b9);
-	return &buckets[(h ^ (h >> 32)) & (bucket_count - 1)];
-}
-
-/* without memory the table stays as it is: slower, not wrong */
-static void grow_locked(void) SBX_REQUIRES(table_lock)
-{
-	struct sbx_list *old = buckets, *pos, *next;
-	size_t n = bucket_count, i;
-	struct sbx_list *fresh = malloc(2 * n * sizeof(*fresh));
-
-	if (!fresh)
-		return;
-	lists_init(fresh, 2 * n);
-	buckets = fresh;
-	bucket_count = 2 * n;
-	for (i = 0; i < n; i++) {
-		sbx_list_for_each_safe(pos, next, &old[i]) {
-			struct sbx_node *node = sbx_container_of(pos, struct sbx_node, link);
-
-			sbx_list_remove(pos);
-			sbx_list_append(bucket_locked(node->owner, node->id), pos);
-		}
-	}
-	if (old != first_buckets)
-		free(old);
+	orphan_count = 0;
+	table_ready = true;
 }
 
 static struct sbx_node *get_locked(const void *owner, uint64_t id) SBX_REQUIRES(table_lock)
 {
-	struct sbx_list *list = bucket_locked(owner, id), *pos;
+	struct sbx_list *list = sbx_table_bucket(&table, hash_key(owner, id)), *pos;
 
 	sbx_list_for_each(pos, list) {
 		struct sbx_node *node = sbx_container_of(pos, struct sbx_node, link);
@@ -124,10 +93,7 @@ struct sbx_node *sbx_node_add(struct sbx_node *fresh, const void *owner, uint64_
 		node->nlookup = 1;
 		atomic_store(&node->refs, 1);
 		node->hashed = true;
-		sbx_list_append(bucket_locked(owner, id), &node->link);
-		node_count++;
-		if (++hashed_count > bucket_count)
-			grow_locked();
+		sbx_table_add(&table, &node->link);
 	}
 	sbx_unlock(&table_lock);
 	return node;
@@ -138,9 +104,9 @@ void sbx_node_unhash(struct sbx_node *node)
 	sbx_lock(&table_lock);
 	if (node->hashed) {
 		node->hashed = false;
-		hashed_count--;
-		sbx_list_remove(&node->link);
+		sbx_table_remove(&table, &node->link);
 		sbx_list_append(&orphans, &node->link);
+		orphan_count++;
 	}
 	sbx_unlock(&table_lock);
 }
@@ -150,10 +116,12 @@ static bool unref_locked(struct sbx_node *node) SBX_REQUIRES(table_lock)
 {
 	if (atomic_fetch_sub(&node->refs, 1) != 1 || atomic_load(&dropping))
 		return false;
-	sbx_list_remove(&node->link);
-	if (node->hashed)
-		hashed_count--;
-	node_count--;
+	if (node->hashed) {
+		sbx_table_remove(&table, &node->link);
+	} else {
+		sbx_list_remove(&node->link);
+		orphan_count--;
+	}
 	return true;
 }
 
@@ -217,30 +185,27 @@ uint64_t sbx_node_count(void)
 	uint64_t n;
 
 	sbx_lock(&table_lock);
-	n = node_count;
+	table_init_locked();
+	n = table.used + orphan_count;
 	sbx_unlock(&table_lock);
 	return n;
 }
 
 void sbx_node_drop_all(void)
 {
-	struct sbx_list all, *pos, *next, *old;
+	struct sbx_list all, *pos, *next;
 	size_t i;
 
 	sbx_list_init(&all);
 	sbx_lock(&table_lock);
 	table_init_locked();
 	atomic_store(&dropping, true);
-	for (i = 0; i < bucket_count; i++)
-		sbx_list_splice(&all, &buckets[i]);
+	for (i = 0; i < table.bucket_count; i++)
+		sbx_list_splice(&all, &table.buckets[i]);
 	sbx_list_splice(&all, &orphans);
-	old = buckets;
-	buckets = NULL;
-	hashed_count = 0;
-	node_count = 0;
+	sbx_table_done(&table);
+	table_ready = false;
 	sbx_unlock(&table_lock);
-	if (old != first_buckets)
-		free(old);
 	/* a node may give back others in its done(): none is freed before all are done */
 	sbx_list_for_each(pos, &all) {
 		struct sbx_node *node = sbx_container_of(pos, struct sbx_node, link);

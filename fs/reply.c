@@ -2,6 +2,7 @@
 /* Owns: answers to the kernel, and where failures are told.  Any thread. */
 #include "reply.h"
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "box.h"
 #include "catalog.h"
@@ -55,6 +56,25 @@ void sbx_fail(fuse_req_t req, struct sbx_box *box, const char *op, const char *p
 	else
 		sbx_catalog_fail(sbx_fs.catalog, NULL, op, path, &told);
 	sbx_reply_err(req, r);
+}
+
+int sbx_buf_flatten(struct sbx_buf *out, struct fuse_bufvec *in, size_t max)
+{
+	size_t size = fuse_buf_size(in);
+	struct fuse_bufvec flat = FUSE_BUFVEC_INIT(size);
+	ssize_t n;
+	int r;
+
+	if (size > max)
+		return -EFBIG;
+	r = sbx_buf_resize(out, size);
+	if (r < 0)
+		return r;
+	flat.buf[0].mem = out->data;
+	n = fuse_buf_copy(&flat, in, 0);
+	if (n < 0)
+		return (int)n;
+	return sbx_buf_resize(out, (size_t)n);
 }
 
 uid_t sbx_owner_uid(void)

@@ -11,6 +11,7 @@
 
 struct sbx_node;
 struct sbx_box;
+struct sbx_buf;
 struct sbx_err;
 
 /* sbx_reply_err - @r: 0 or -errno.  Here the sign turns. */
@@ -32,6 +33,9 @@ int sbx_reply_create(fuse_req_t req, struct sbx_node *node, const struct stat *a
  */
 void sbx_fail(fuse_req_t req, struct sbx_box *box, const char *op, const char *path,
 	      const struct sbx_err *err, int r);
+
+/* sbx_buf_flatten - what WRITE brought, as one piece of at most @max bytes into @out.  -EFBIG, -ENOMEM, -errno */
+int sbx_buf_flatten(struct sbx_buf *out, struct fuse_bufvec *in, size_t max);
 
 /* sbx_owner - who owns everything in the mount: the mounting user */
 uid_t sbx_owner_uid(void);

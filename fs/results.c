@@ -70,8 +70,11 @@ static struct sbx_run *run_of(struct result_node *node)
 	return run;
 }
 
-static bool waits(enum sbx_result which)
+/* does open() wait until the run is over? A background process may never end: its output is shown as it comes */
+static bool waits(enum sbx_result which, const struct sbx_run *run)
 {
+	if (run->background)
+		return which == SBX_RESULT_EXIT || which == SBX_RESULT_JSON;
 	return which <= SBX_RESULT_JSON;
 }
 
@@ -91,9 +94,9 @@ static uint64_t length(struct sbx_run *run, enum sbx_result which, bool over)
 {
 	switch (which) {
 	case SBX_RESULT_STDOUT:
-		return over ? sbx_run_len(run, SBX_STDOUT) : 0;
+		return over || run->background ? sbx_run_len(run, SBX_STDOUT) : 0;
 	case SBX_RESULT_STDERR:
-		return over ? sbx_run_len(run, SBX_STDERR) : 0;
+		return over || run->background ? sbx_run_len(run, SBX_STDERR) : 0;
 	case SBX_RESULT_EXIT:
 		return over ? exit_len(run) : 0;
 	case SBX_RESULT_JSON:
@@ -117,7 +120,7 @@ static void attributes(struct result_node *node, struct stat *attr)
 	bool over = run_over(run);
 	struct timespec when = sbx_run_time(run);
 
-	sbx_attr_init(attr, node->node.id, S_IFREG | (waits(node->which) ? 0440 : 0444),
+	sbx_attr_init(attr, node->node.id, S_IFREG | (waits(node->which, run) ? 0440 : 0444),
 		      length(run, node->which, over));
 	if (when.tv_sec)
 		attr->st_mtim = attr->st_ctim = attr->st_atim = when;
@@ -153,7 +156,7 @@ int sbx_result_node(const struct sbx_ref *ref, const struct sbx_file *file, stru
 		enum sbx_saving saving = sbx_code_saving(ref->slot);
 
 		/* what never waits does not guess either: only a save that is closed counts */
-		if (saving == SBX_SAVING_CLOSING || (saving == SBX_SAVING_WRITING && waits(which)))
+		if (saving == SBX_SAVING_CLOSING || (saving == SBX_SAVING_WRITING && which <= SBX_RESULT_JSON))
 			run = sbx_slot_coming(ref->slot);
 		else
 			run = sbx_slot_newest(ref->slot);
@@ -258,6 +261,7 @@ struct opening {
 	struct fuse_file_info fi;
 	struct sbx_run *run; /* counted: what it is pinned to, NULL = not known yet */
 	bool looked_at_self;
+	bool not_yet; /* the answer is EAGAIN, to the reader */
 };
 
 /* waiting for the coming run ends: the node shows the newest one from now on, under the inode number it has */
@@ -315,6 +319,14 @@ static int bind_run(struct opening *o, struct sbx_run **ret)
 	}
 }
 
+/* a background process that has no command yet is not over either */
+static bool process_over(struct sbx_run *run)
+{
+	enum sbx_run_state state = sbx_run_state(run);
+
+	return sbx_run_over(run) && !(run->background && state == SBX_RUN_NONE);
+}
+
 static int open_attempt(struct sbx_parked *parked)
 {
 	struct opening *o = (struct opening *)parked;
@@ -329,13 +341,15 @@ static int open_attempt(struct sbx_parked *parked)
 		if (r < 0)
 			return r;
 	}
-	if (!waits(node->which))
+	if (!waits(node->which, o->run))
 		return 0;
 	parked->gate = &o->run->gate;
 	parked->seen = sbx_gate_seen(parked->gate);
 	state = sbx_run_state(o->run);
-	if (!sbx_run_over(o->run))
-		return -EAGAIN;
+	if (!process_over(o->run)) {
+		o->not_yet = o->run->background && (o->fi.flags & O_NONBLOCK); /* grep -r: a server may never end */
+		return o->not_yet ? 0 : -EAGAIN;
+	}
 	/* bytes are exact or it is an error; logs and result.json say what is known */
 	if (node->which != SBX_RESULT_JSON && (state == SBX_RUN_LOST || state == SBX_RUN_REFUSED))
 		return -EIO;
@@ -375,6 +389,8 @@ static void open_finish(struct sbx_parked *parked, int r)
 	struct result_node *node = o->node;
 	struct result_handle *handle = NULL;
 
+	if (r == 0 && o->not_yet)
+		r = -EAGAIN;
 	if (r == 0) {
 		handle = calloc(1, sizeof(*handle));
 		if (!handle)
@@ -387,7 +403,7 @@ static void open_finish(struct sbx_parked *parked, int r)
 		sbx_lock_init(&handle->lock);
 		sbx_open_add(&handle->open, handle_drop);
 		o->fi.fh = (uint64_t)(uintptr_t)handle;
-		if (waits(node->which)) {
+		if (waits(node->which, o->run)) {
 			tell_size(node, o->run);
 			o->fi.keep_cache = 1; /* final: it will never change */
 		} else {
@@ -469,7 +485,7 @@ static int read_attempt(struct sbx_parked *parked)
 
 	parked->gate = &rd->run->gate;
 	parked->seen = sbx_gate_seen(parked->gate);
-	over = sbx_run_over(rd->run); /* before looking for bytes: none can come after it */
+	over = process_over(rd->run); /* before looking for bytes: none can come after it */
 	rd->n = read_now(rd->run, rd->node->which, rd->off, rd->buf, rd->size);
 	if (rd->n != 0)
 		return rd->n < 0 ? (int)rd->n : 0;

@@ -583,27 +583,6 @@ static void text_read(fuse_req_t req, struct sbx_node *node, size_t size, off_t 
 		fuse_reply_buf(req, buf, (size_t)n);
 }
 
-/* copies what came into one flat buffer; -errno */
-static int flatten(struct fuse_bufvec *in, size_t max, struct sbx_buf *out)
-{
-	size_t size = fuse_buf_size(in);
-	struct fuse_bufvec flat = FUSE_BUFVEC_INIT(size);
-	ssize_t n;
-	int r;
-
-	if (size > max)
-		return -EFBIG;
-	r = sbx_buf_resize(out, size);
-	if (r < 0)
-		return r;
-	flat.buf[0].mem = out->data;
-	n = fuse_buf_copy(&flat, in, 0);
-	if (n < 0)
-		return (int)n;
-	out->len = (size_t)n;
-	return 0;
-}
-
 static void text_write(fuse_req_t req, struct sbx_node *node, struct fuse_bufvec *in, off_t off,
 		       struct fuse_file_info *fi)
 {
@@ -615,7 +594,7 @@ static void text_write(fuse_req_t req, struct sbx_node *node, struct fuse_bufvec
 	size_t len;
 
 	if (r == 0)
-		r = flatten(in, VALUE_MAX * 2, &value);
+		r = sbx_buf_flatten(&value, in, VALUE_MAX * 2);
 	len = value.len;
 	if (r < 0) {
 		sbx_reply_err(req, r);

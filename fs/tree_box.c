@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_STATUS = 2, LINE_READY, LINE_ERROR, LINE_INFO, LINE_RUNTIME, LINE_RUN, LINE_PROCESSES, LINE_WORKSPACE };
+enum { LINE_STATUS = 2, LINE_READY, LINE_ERROR, LINE_INFO, LINE_RUNTIME, LINE_RUN, LINE_PROCESSES, LINE_WORKSPACE, LINE_ENV };
 
 static int status_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_err *err)
 {
@@ -42,6 +42,22 @@ static int error_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx
 static void error_reset(const struct sbx_ref *ref)
 {
 	sbx_box_error_clear(ref->box);
+}
+
+static int env_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_err *err)
+{
+	(void)err;
+	return sbx_box_env_read(ref->box, out);
+}
+
+static int env_write(const struct sbx_ref *ref, const char *text, size_t len, struct sbx_err *err)
+{
+	return sbx_box_env_write(ref->box, text, len, err);
+}
+
+static void env_reset(const struct sbx_ref *ref)
+{
+	sbx_box_env_write(ref->box, "", 0, NULL);
 }
 
 static int runtime_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_err *err)
@@ -275,6 +291,7 @@ static const struct sbx_file box_files[] = {
 	{ .name = "status", .index = LINE_STATUS, .mode = 0644, .read = status_read, .write = status_write },
 	{ .name = "ready", .index = LINE_READY, .mode = 0444, .node = ready_node },
 	{ .name = "error", .index = LINE_ERROR, .mode = 0444, .read = error_read, .reset = error_reset },
+	{ .name = "env", .index = LINE_ENV, .mode = 0644, .flags = SBX_FILE_LINES, .read = env_read, .write = env_write, .reset = env_reset },
 	{ .name = "info.json", .index = LINE_INFO, .mode = 0444, .read = info_read },
 	{ .name = "runtime", .index = LINE_RUNTIME, .mode = 0444, .read = runtime_read },
 	{ .name = "run", .index = LINE_RUN, .mode = 0755, .folder = &sbx_run_folder, .node = run_node },

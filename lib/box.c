@@ -47,6 +47,7 @@ void sbx_box_put(struct sbx_box *box)
 	sbx_slot_put(box->run);
 	sbx_list_for_each_safe (p, tmp, &box->runs)
 		sbx_run_put(sbx_container_of(p, struct sbx_run, link));
+	free(box->env);
 	if (box->pbox)
 		box->catalog->ops->box_put(box->pbox);
 	atomic_fetch_sub(&box->catalog->boxes_n, 1);
@@ -353,6 +354,151 @@ void sbx_box_settings_changed(struct sbx_box *box)
 
 /* ---- runs ---- */
 
+static uint64_t output_limit(struct sbx_box *box)
+{
+	struct sbx_pbox_info info;
+
+	sbx_box_ops(box)->box_info(box->pbox, &info);
+	return info.limits.output_bytes;
+}
+
+/* gives @run its ID and a place in the list, with a reference; a background process has them already */
+static void list_run_locked(struct sbx_box *box, struct sbx_run *run) SBX_REQUIRES(box->lock)
+{
+	if (run->listed)
+		return;
+	sbx_lock(&run->lock);
+	run->id = box->next_id++;
+	sbx_unlock(&run->lock);
+	sbx_run_get(run);
+	run->listed = true;
+	sbx_list_append(&box->runs, &run->link);
+}
+
+static struct sbx_run *find_label_locked(struct sbx_box *box, const char *label) SBX_REQUIRES(box->lock)
+{
+	struct sbx_list *p;
+
+	sbx_list_for_each (p, &box->runs) {
+		struct sbx_run *run = sbx_container_of(p, struct sbx_run, link);
+
+		if (run->label && strcmp(run->label, label) == 0)
+			return run;
+	}
+	return NULL;
+}
+
+int sbx_box_process_new(struct sbx_box *box, const char *label, struct sbx_run **ret, struct sbx_err *err)
+{
+	struct sbx_run *run;
+	int r = 0;
+
+	if (label && (!sbx_text_box_name(label) || strspn(label, "0123456789") == strlen(label) ||
+		      strcmp(label, "new") == 0 || strcmp(label, "last") == 0))
+		return sbx_err_set(err, EINVAL,
+				   "process name '%.80s': letters, digits, '.', '_', '-', up to 63, not digits only", label);
+	if (atomic_load(&box->active) >= SBX_RUNS_MAX)
+		return sbx_err_set(err, EAGAIN, "%u programs are going on in '%s': wait for some to end",
+				   SBX_RUNS_MAX, box->name);
+	run = sbx_run_new(box, SBX_RUN_NONE);
+	if (!run)
+		return sbx_err_set(err, ENOMEM, "no memory for a process");
+	run->background = true;
+	run->timeout_ms = UINT64_MAX;
+	run->label = label ? strdup(label) : NULL;
+	run->cwd = strdup("");
+	run->box_env = sbx_box_env_vector(box);
+	run->output_bytes = output_limit(box);
+	if ((label && !run->label) || !run->cwd || !run->box_env) {
+		sbx_run_put(run);
+		return sbx_err_set(err, ENOMEM, "no memory for a process");
+	}
+	sbx_lock(&box->lock);
+	if (box->deleted)
+		r = -ESTALE;
+	else if (label && find_label_locked(box, label))
+		r = -EEXIST;
+	else
+		list_run_locked(box, run);
+	sbx_unlock(&box->lock);
+	if (r < 0) {
+		sbx_run_put(run);
+		return r;
+	}
+	*ret = run;
+	return 0;
+}
+
+struct sbx_run *sbx_box_find_label(struct sbx_box *box, const char *label)
+{
+	struct sbx_run *run;
+
+	sbx_lock(&box->lock);
+	run = find_label_locked(box, label);
+	if (run)
+		sbx_run_get(run);
+	sbx_unlock(&box->lock);
+	return run;
+}
+
+struct sbx_run *sbx_box_last_process(struct sbx_box *box)
+{
+	struct sbx_run *run = NULL;
+	struct sbx_list *p;
+
+	sbx_lock(&box->lock);
+	for (p = box->runs.prev; p != &box->runs && !run; p = p->prev) {
+		struct sbx_run *r = sbx_container_of(p, struct sbx_run, link);
+
+		if (r->background)
+			run = sbx_run_get(r);
+	}
+	sbx_unlock(&box->lock);
+	return run;
+}
+
+int sbx_box_env_read(struct sbx_box *box, struct sbx_buf *out)
+{
+	int r;
+
+	sbx_lock(&box->lock);
+	r = sbx_buf_text(out, box->env ? box->env : "");
+	sbx_unlock(&box->lock);
+	return r;
+}
+
+int sbx_box_env_write(struct sbx_box *box, const char *text, size_t len, struct sbx_err *err)
+{
+	struct sbx_buf value = SBX_BUF_INIT;
+	int r = sbx_env_check(text, len, err);
+
+	if (r < 0)
+		return r;
+	sbx_buf_append(&value, text, len);
+	if (len > 0 && text[len - 1] != '\n')
+		sbx_buf_text(&value, "\n");
+	if (value.failed) {
+		sbx_buf_done(&value);
+		return sbx_err_set(err, ENOMEM, "no memory for env");
+	}
+	sbx_lock(&box->lock);
+	free(box->env);
+	box->env = value.data;
+	sbx_unlock(&box->lock);
+	sbx_box_settings_changed(box);
+	return 0;
+}
+
+char **sbx_box_env_vector(struct sbx_box *box)
+{
+	char **v;
+
+	sbx_lock(&box->lock);
+	v = sbx_lines(box->env ? box->env : "", box->env ? strlen(box->env) : 0, true);
+	sbx_unlock(&box->lock);
+	return v;
+}
+
 int sbx_box_submit(struct sbx_box *box, struct sbx_run *run, struct sbx_err *err)
 {
 	bool now, start;
@@ -367,11 +513,9 @@ int sbx_box_submit(struct sbx_box *box, struct sbx_run *run, struct sbx_err *err
 	}
 	atomic_fetch_add(&box->active, 1);
 	sbx_lock(&run->lock);
-	run->id = box->next_id++;
+	run->active = true;
 	sbx_unlock(&run->lock);
-	sbx_run_get(run);
-	run->listed = true;
-	sbx_list_append(&box->runs, &run->link);
+	list_run_locked(box, run);
 	now = box->state == SBX_BOX_RUNNING;
 	start = box->state == SBX_BOX_STOPPED || box->state == SBX_BOX_FAILED;
 	if (!now)
@@ -395,6 +539,14 @@ int sbx_box_submit(struct sbx_box *box, struct sbx_run *run, struct sbx_err *err
 	return 0;
 }
 
+/* over, and not a process that still waits for its command */
+static bool run_ended(struct sbx_run *run)
+{
+	enum sbx_run_state state = sbx_run_state(run);
+
+	return state != SBX_RUN_NONE && sbx_run_over(run);
+}
+
 void sbx_box_run_over(struct sbx_box *box)
 {
 	struct sbx_list *p, *tmp, drop;
@@ -403,13 +555,13 @@ void sbx_box_run_over(struct sbx_box *box)
 	sbx_list_init(&drop);
 	sbx_lock(&box->lock);
 	sbx_list_for_each (p, &box->runs)
-		kept += sbx_run_over(sbx_container_of(p, struct sbx_run, link));
+		kept += run_ended(sbx_container_of(p, struct sbx_run, link));
 	sbx_list_for_each_safe (p, tmp, &box->runs) {
 		struct sbx_run *run = sbx_container_of(p, struct sbx_run, link);
 
 		if (kept <= SBX_RUNS_KEPT)
 			break;
-		if (!sbx_run_over(run) || atomic_load(&run->shown) > 0)
+		if (!run_ended(run) || atomic_load(&run->shown) > 0)
 			continue;
 		kept--;
 		run->listed = false;

@@ -45,6 +45,7 @@ struct sbx_box {
 	enum sbx_box_state state;    /* guarded by lock */
 	bool deleted;		     /* guarded by lock: rmdir was answered */
 	bool starting;		     /* guarded by lock: box_start was called, no event yet */
+	char *env;		     /* guarded by lock: NAME=value lines for every program, NULL = none */
 	struct sbx_err last;	     /* guarded by lock: what `error` shows */
 	struct sbx_list slots;	     /* guarded by lock: run/SLOT, struct sbx_slot.link */
 	unsigned int slots_n;	     /* guarded by lock */
@@ -95,6 +96,22 @@ void sbx_box_error_clear(struct sbx_box *box);
 /* sbx_box_submit - @run (PENDING, in no list) gets its ID and starts as soon as the box runs; wakes a stopped box.  The box's
  * list takes a reference of its own.  -EAGAIN: SBX_RUNS_MAX are going on. */
 int sbx_box_submit(struct sbx_box *box, struct sbx_run *run, struct sbx_err *err);
+/*
+ * sbx_box_process_new - a background process: listed under its ID, and under @label if not NULL; nothing is started until
+ * sbx_run_command.  Counted reference.  -EINVAL (label: a box name that is not all digits), -EEXIST, -EAGAIN, -ESTALE.
+ */
+int sbx_box_process_new(struct sbx_box *box, const char *label, struct sbx_run **ret, struct sbx_err *err);
+/* sbx_box_find_label - background process by its own name, a counted reference; NULL: no such */
+struct sbx_run *sbx_box_find_label(struct sbx_box *box, const char *label);
+/* sbx_box_last_process - the background process made last, counted; NULL: none is listed */
+struct sbx_run *sbx_box_last_process(struct sbx_box *box);
+
+/* sbx_box_env_read, _write - the lines of BOX/env; write checks them: -EINVAL, -EFBIG with a reason */
+int sbx_box_env_read(struct sbx_box *box, struct sbx_buf *out);
+int sbx_box_env_write(struct sbx_box *box, const char *text, size_t len, struct sbx_err *err);
+/* sbx_box_env_vector - as NAME=value items, NULL-terminated, malloc'ed; NULL: no memory */
+char **sbx_box_env_vector(struct sbx_box *box);
+
 /* sbx_box_run_over - called by run.c when a run has ended: forgets the oldest beyond SBX_RUNS_KEPT */
 void sbx_box_run_over(struct sbx_box *box);
 /* sbx_box_find_run - by ID, a counted reference; NULL: no such */

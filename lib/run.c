@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define COMMAND_MAX (128u * 1024) /* what the kernel takes as one argument */
 #define KILL_AFTER_MS 2000 /* from TERM to KILL */
 
 void sbx_strv_free(char **v)
@@ -81,10 +82,12 @@ struct sbx_run *sbx_run_new(struct sbx_box *box, enum sbx_run_state state)
 
 static void drop_inputs(struct sbx_run *run)
 {
-	free(sbx_take(run->code));
+	if (!run->background)
+		free(sbx_take(run->code));
 	free(sbx_take(run->stdin_text));
 	sbx_strv_free(sbx_take(run->args));
 	sbx_strv_free(sbx_take(run->env));
+	sbx_strv_free(sbx_take(run->box_env));
 }
 
 struct sbx_run *sbx_run_get(struct sbx_run *run)
@@ -100,6 +103,8 @@ void sbx_run_put(struct sbx_run *run)
 	atomic_fetch_sub(&run->box->spooled,
 			 sbx_spool_len(&run->spool[0]) + sbx_spool_len(&run->spool[1]));
 	drop_inputs(run);
+	free(run->code);
+	free(run->label);
 	free(run->name);
 	free(run->setting);
 	free(run->cwd);
@@ -123,6 +128,7 @@ void sbx_run_adopt(struct sbx_run *run, struct sbx_run *from)
 	run->setting = sbx_take(from->setting);
 	run->args = sbx_take(from->args);
 	run->env = sbx_take(from->env);
+	run->box_env = sbx_take(from->box_env);
 	run->cwd = sbx_take(from->cwd);
 	run->stdin_text = sbx_take(from->stdin_text);
 	run->stdin_len = from->stdin_len;
@@ -224,13 +230,14 @@ static void finish(struct sbx_run *run, enum sbx_run_state state, int code, cons
 	if (why && why->code)
 		run->why = *why;
 	told = run->why.code != 0;
-	submitted = run->id != 0;
+	submitted = run->active;
+	run->active = false;
 	if (!run->language)
 		run->language = strdup("unknown");
 	sbx_unlock(&run->lock);
 	drop_inputs(run);
 	if (told)
-		sbx_box_fail(run->box, "run", run->name, &run->why);
+		sbx_box_fail(run->box, "run", run->name ? run->name : run->label, &run->why);
 	if (submitted)
 		atomic_fetch_sub(&run->box->active, 1);
 	sbx_box_run_over(run->box);
@@ -374,15 +381,16 @@ static int env_put(char **v, const char *item)
 static char **build_env(struct sbx_run *run, const struct sbx_launch *launch, const char *workspace)
 {
 	struct sbx_buf item = SBX_BUF_INIT;
-	char *const *lists[2];
+	char *const *lists[3];
 	char **v, *const *p;
 	const struct sbx_template *template = run->box->template;
 	size_t i, n = 8;
 	int r = 0;
 
 	lists[0] = template ? template->env : NULL;
-	lists[1] = run->env;
-	for (i = 0; i < 2; i++)
+	lists[1] = run->box_env;
+	lists[2] = run->env;
+	for (i = 0; i < 3; i++)
 		n += sbx_strv_len(lists[i]);
 	n += sbx_strv_len(launch->env);
 	v = calloc(n + 1, sizeof(*v));
@@ -394,13 +402,18 @@ static char **build_env(struct sbx_run *run, const struct sbx_launch *launch, co
 	r |= env_put(v, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
 	r |= env_put(v, "LANG=C.UTF-8");
 	r |= env_put(v, "PYTHONUNBUFFERED=1");
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < 3; i++) {
 		for (p = lists[i]; p && *p; p++)
 			r |= env_put(v, *p);
 	}
 	for (p = launch->env; p && *p; p++) {
-		const char *own = env_value(run->env, "PYTHONPATH");
+		const char *own = NULL;
 
+		for (i = 0; i < 3; i++) {
+			const char *set = env_value((char **)lists[i], "PYTHONPATH");
+
+			own = set ? set : own;
+		}
 		if (own && own[0] && strncmp(*p, "PYTHONPATH=", 11) == 0) {
 			sbx_buf_printf(&item, "%s:%s", *p, own);
 			r |= item.failed ? -ENOMEM : env_put(v, item.data);
@@ -440,6 +453,24 @@ static int stdin_of(struct sbx_run *run, int *ret, struct sbx_err *err)
 	return 0;
 }
 
+/* sh -c COMMAND */
+static int launch_command(struct sbx_run *run, struct sbx_launch *ret, struct sbx_err *err)
+{
+	const char *const words[] = { "sh", "-c", run->code };
+	size_t i;
+
+	ret->code_arg = -1;
+	ret->language = strdup("sh");
+	ret->argv = calloc(4, sizeof(*ret->argv));
+	for (i = 0; ret->argv && i < 3; i++)
+		ret->argv[i] = strdup(words[i]);
+	if (!ret->language || !ret->argv || !ret->argv[0] || !ret->argv[1] || !ret->argv[2]) {
+		sbx_launch_done(ret);
+		return sbx_err_set(err, ENOMEM, "no memory to start the command");
+	}
+	return 0;
+}
+
 /* starts the program; a failure that a shell would give a number for is that number in *ret_code */
 static int launch_run(struct sbx_run *run, int *ret_code, struct sbx_err *err)
 {
@@ -458,8 +489,10 @@ static int launch_run(struct sbx_run *run, int *ret_code, struct sbx_err *err)
 	sbx_buf_printf(&cwd, run->cwd[0] ? "%s/%s" : "%s%s", info.workspace, run->cwd);
 	if (cwd.failed)
 		return sbx_err_set(err, ENOMEM, "no memory to start the run");
-	r = sbx_language_launch(run->box->catalog->config, run->name, run->setting, run->code,
-				run->code_len, run->args, cwd.data, ops->interpreter, pbox, &launch, err);
+	r = run->background ? launch_command(run, &launch, err)
+			    : sbx_language_launch(run->box->catalog->config, run->name, run->setting, run->code,
+						  run->code_len, run->args, cwd.data, ops->interpreter, pbox,
+						  &launch, err);
 	sbx_buf_done(&cwd);
 	if (r < 0) {
 		*ret_code = r == -ENOENT ? 127 : r == -ENOEXEC ? 126 : -1;
@@ -481,8 +514,8 @@ static int launch_run(struct sbx_run *run, int *ret_code, struct sbx_err *err)
 		spec.cwd = run->cwd;
 		spec.stdin_fd = stdin_fd;
 		spec.code_name = launch.code_name;
-		spec.code = run->code;
-		spec.code_len = run->code_len;
+		spec.code = launch.code_name ? run->code : NULL;
+		spec.code_len = launch.code_name ? run->code_len : 0;
 		spec.code_arg = launch.code_arg;
 		/* the events hold the run and its box until `gone`; they may come before this returns */
 		sbx_run_get(run);
@@ -524,6 +557,66 @@ void sbx_run_start(struct sbx_run *run)
 		sbx_err_wrap(&err, r, "the run could not be started");
 		finish(run, SBX_RUN_LOST, 0, &err);
 	}
+}
+
+int sbx_run_command(struct sbx_run *run, const char *text, size_t len, struct sbx_err *err)
+{
+	char *command;
+	int r = 0;
+
+	text = sbx_text_trim(text, &len);
+	if (len == 0)
+		return sbx_err_set(err, EINVAL, "write a command line");
+	if (memchr(text, '\0', len))
+		return sbx_err_set(err, EINVAL, "a command line cannot hold a NUL byte");
+	if (len >= COMMAND_MAX)
+		return sbx_err_set(err, EINVAL, "a command line has at most %u bytes; put the rest into a file of workspace/",
+				   COMMAND_MAX);
+	command = strndup(text, len);
+	if (!command)
+		return sbx_err_set(err, ENOMEM, "no memory for the command");
+	sbx_lock(&run->lock);
+	if (run->state != SBX_RUN_NONE || run->code)
+		r = -EBUSY;
+	else {
+		run->state = SBX_RUN_PENDING;
+		run->code = command;
+		run->code_len = len;
+	}
+	sbx_unlock(&run->lock);
+	if (r < 0) {
+		free(command);
+		return sbx_err_set(err, EBUSY, "this process was started already: rmdir it, or make another");
+	}
+	r = sbx_box_submit(run->box, run, err);
+	if (r < 0)
+		sbx_run_refuse(run, SBX_RUN_REFUSED, err);
+	return r;
+}
+
+int sbx_run_write_signal(struct sbx_run *run, const char *text, size_t len, struct sbx_err *err)
+{
+	char name[16];
+	int sig = 0, i;
+
+	text = sbx_text_trim(text, &len);
+	if (len > 0 && len < sizeof(name)) {
+		memcpy(name, text, len);
+		name[len] = '\0';
+		if (strspn(name, "0123456789") == len)
+			sig = atoi(name);
+		for (i = 1; i < NSIG && sig == 0; i++) {
+			const char *known = sigabbrev_np(i);
+
+			if (known && (strcmp(name, known) == 0 ||
+				      (strncmp(name, "SIG", 3) == 0 && strcmp(name + 3, known) == 0)))
+				sig = i;
+		}
+	}
+	if (sig <= 0 || sig >= NSIG)
+		return sbx_err_set(err, EINVAL, "'%.*s' is not a signal: write a name such as TERM, or a number",
+				   (int)(len > 40 ? 40 : len), text);
+	return sbx_run_signal(run, sig, err);
 }
 
 void sbx_run_kill(struct sbx_run *run)

@@ -53,12 +53,15 @@ struct sbx_run {
 	atomic_uint shown;	   /* slots whose newest this is: kept while > 0 */
 
 	/* fixed before it is submitted */
-	char *name;	  /* the file written, "code.py" */
-	char *code;	  /* dropped once the program has started */
+	char *name;	  /* the file written, "code.py"; NULL for a background process */
+	char *label;	  /* of a background process: its own name under processes/, NULL = only its ID */
+	bool background;  /* started under processes/: a command line, no timeout, output is read without waiting */
+	char *code;	  /* dropped at its end; a background process's is its command line, and kept */
 	size_t code_len;
 	char *setting;	  /* language setting */
 	char **args;	  /* NULL-terminated */
 	char **env;	  /* of the slot */
+	char **box_env;	  /* of the box */
 	char *cwd;	  /* below the workspace, "" = itself */
 	char *stdin_text; /* NULL = /dev/null */
 	size_t stdin_len;
@@ -70,6 +73,7 @@ struct sbx_run {
 	enum sbx_run_state state;      /* guarded by lock */
 	int code_or_signal;	       /* guarded by lock: exit code, or signal number */
 	bool truncated, oom, timed_out; /* guarded by lock */
+	bool active;		       /* guarded by lock: counted in box->active */
 	int64_t pid;		       /* guarded by lock: in the box, 0 = not started */
 	char *language;		       /* guarded by lock: NULL = not known yet */
 	struct timespec started;       /* guarded by lock: wall clock of exec, 0 = not started */
@@ -103,6 +107,12 @@ void sbx_run_adopt(struct sbx_run *run, struct sbx_run *from);
 struct sbx_run *sbx_run_get(struct sbx_run *run);
 void sbx_run_put(struct sbx_run *run);
 
+/*
+ * sbx_run_command - what `new` and NAME/command take: start @text by sh -c in @run (background, NONE).  Blanks and newlines at the
+ * ends are cut.  -EINVAL (empty, a NUL, too long), -EBUSY (was started already), errors of sbx_box_submit; with a reason.
+ */
+int sbx_run_command(struct sbx_run *run, const char *text, size_t len, struct sbx_err *err);
+
 /* sbx_run_start - box.c: the box runs now.  Failures end the run with a reason; never fails itself. */
 void sbx_run_start(struct sbx_run *run);
 /* sbx_run_refuse - it will not run: REFUSED or LOST with @why.  Wakes all who wait. */
@@ -111,6 +121,8 @@ void sbx_run_refuse(struct sbx_run *run, enum sbx_run_state state, const struct 
 void sbx_run_kill(struct sbx_run *run);
 /* sbx_run_end - TERM to it and all its descendants, KILL 2 s later to what is left */
 void sbx_run_end(struct sbx_run *run);
+/* sbx_run_write_signal - what `signal` takes: TERM, SIGTERM, 15.  -EINVAL, -ESRCH; with a reason */
+int sbx_run_write_signal(struct sbx_run *run, const char *text, size_t len, struct sbx_err *err);
 /* sbx_run_signal - to the group and all descendants.  -ESRCH: not running */
 int sbx_run_signal(struct sbx_run *run, int sig, struct sbx_err *err);
 

@@ -45,6 +45,10 @@ void sbx_settings_save(struct sbx_box *box)
 		sbx_unlock(&box->save_lock);
 		return;
 	}
+	sbx_lock(&box->lock);
+	if (box->env)
+		sbx_buf_printf(&text, "= env %zu\n%s\n", strlen(box->env), box->env);
+	sbx_unlock(&box->lock);
 	save_slot(&text, box->run);
 	sbx_box_slots(box, save_slot, &text);
 	if (text.failed)
@@ -66,6 +70,8 @@ static bool load_record(struct sbx_box *box, const char *name, const char *setti
 	unsigned int i;
 	bool ok = false;
 
+	if (strcmp(name, "=") == 0)
+		return strcmp(setting, "env") == 0 && sbx_box_env_write(box, bytes, len, NULL) == 0;
 	if (strcmp(name, "-") == 0)
 		slot = sbx_slot_get(box->run);
 	else

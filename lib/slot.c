@@ -172,6 +172,13 @@ static int check_lines(const char *what, const char *text, size_t len, struct sb
 	return 0;
 }
 
+int sbx_env_check(const char *text, size_t len, struct sbx_err *err)
+{
+	int r = len > SBX_SETTING_MAX ? sbx_err_set(err, EFBIG, "env: too long") : check_lines("env", text, len, err);
+
+	return r < 0 ? r : check_env(text, len, err);
+}
+
 /* the read form of a good value; malloc'ed */
 static int take_value(struct sbx_slot *slot, enum sbx_setting which, const char *text, size_t len,
 		      struct sbx_buf *out, struct sbx_err *err)
@@ -186,9 +193,7 @@ static int take_value(struct sbx_slot *slot, enum sbx_setting which, const char 
 	switch (which) {
 	case SBX_SET_ARGS:
 	case SBX_SET_ENV:
-		r = check_lines(name, text, len, err);
-		if (r >= 0 && which == SBX_SET_ENV)
-			r = check_env(text, len, err);
+		r = which == SBX_SET_ENV ? sbx_env_check(text, len, err) : check_lines(name, text, len, err);
 		if (r < 0)
 			return r;
 		r = sbx_buf_append(out, text, len);
@@ -285,7 +290,7 @@ struct sbx_run *sbx_slot_coming(struct sbx_slot *slot)
 }
 
 /* text of several lines -> vector; empty lines are dropped only where @skip_empty */
-static char **lines(const char *text, size_t len, bool skip_empty)
+char **sbx_lines(const char *text, size_t len, bool skip_empty)
 {
 	size_t n = 0, i;
 	char **v, **p;
@@ -324,8 +329,8 @@ static int snapshot(struct sbx_slot *slot, struct sbx_run *run)
 	run->timeout_ms = info.limits.timeout_ms;
 	run->output_bytes = info.limits.output_bytes;
 	sbx_lock(&slot->lock);
-	run->args = lines(slot->text[SBX_SET_ARGS], slot->text_len[SBX_SET_ARGS], false);
-	run->env = lines(slot->text[SBX_SET_ENV], slot->text_len[SBX_SET_ENV], true);
+	run->args = sbx_lines(slot->text[SBX_SET_ARGS], slot->text_len[SBX_SET_ARGS], false);
+	run->env = sbx_lines(slot->text[SBX_SET_ENV], slot->text_len[SBX_SET_ENV], true);
 	if (slot->text[SBX_SET_CWD] && strcmp(slot->text[SBX_SET_CWD], ".\n") != 0)
 		run->cwd = strndup(slot->text[SBX_SET_CWD], slot->text_len[SBX_SET_CWD] - 1);
 	else
@@ -348,7 +353,8 @@ static int snapshot(struct sbx_slot *slot, struct sbx_run *run)
 		}
 	}
 	sbx_unlock(&slot->lock);
-	if (!run->args || !run->env || !run->cwd || !run->setting)
+	run->box_env = sbx_box_env_vector(slot->box);
+	if (!run->args || !run->env || !run->box_env || !run->cwd || !run->setting)
 		r = -ENOMEM;
 	return r;
 }

@@ -65,6 +65,9 @@ int sbx_slot_read(struct sbx_slot *slot, enum sbx_setting which, struct sbx_buf 
 /* sbx_slot_write - check and take a value; -EINVAL, -ERANGE, -EFBIG with a reason, and nothing has changed. */
 int sbx_slot_write(struct sbx_slot *slot, enum sbx_setting which, const char *text, size_t len,
 		   struct sbx_err *err);
+/* sbx_env_check - are these NAME=value lines? 0, -EINVAL, -EFBIG with a reason.  sbx_lines - a vector of them; NULL: no memory */
+int sbx_env_check(const char *text, size_t len, struct sbx_err *err);
+char **sbx_lines(const char *text, size_t len, bool skip_empty);
 /* sbx_slot_reset - back to the default */
 void sbx_slot_reset(struct sbx_slot *slot, enum sbx_setting which);
 
