@@ -153,7 +153,7 @@ static void add_resources(cJSON *linux_, const struct sbx_bundle *b)
 	cJSON *r = cJSON_AddObjectToObject(linux_, "resources"), *part;
 	const struct sbx_limits *l = b->limits;
 
-	if (b->root) {
+	if (b->root && b->with_limits) {
 		cJSON *devices = cJSON_AddArrayToObject(r, "devices"), *all = cJSON_CreateObject();
 
 		cJSON_AddItemToArray(devices, all);

@@ -24,10 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define RUNTIME_TIMEOUT_MS 60000 /* one command of the runtime, on a machine under load */
 #define HELLO_TIMEOUT_MS 20000
-
-static void step(struct sbx_pbox *box);
 
 /* ---- telling ---- */
 
@@ -122,7 +119,7 @@ static void on_dead(struct sbx_watch *watch, uint32_t events)
 	box->pidfd = -1;
 	box->init_pid = 0;
 	set_have(box, HAVE_DEAD);
-	step(box);
+	sbx_container_step(box);
 }
 
 /* after a kill, or when the init has gone: wait until every process of the box is dead */
@@ -224,7 +221,7 @@ static void start_failed(struct sbx_pbox *box, const struct sbx_err *err)
 	give_up(box);
 	conn_drop(box);
 	dying(box);
-	step(box);
+	sbx_container_step(box);
 }
 
 static void on_conn(struct sbx_watch *watch, uint32_t events)
@@ -239,12 +236,12 @@ static void on_conn(struct sbx_watch *watch, uint32_t events)
 			lost(box);
 		else /* the runtime will say why it failed, or the timer will */
 			sbx_watch_del(box->provider->loop, watch);
-		step(box);
+		sbx_container_step(box);
 		return;
 	}
 	if (box->hello && !was) {
 		came_up(box);
-		step(box);
+		sbx_container_step(box);
 	}
 }
 
@@ -256,7 +253,7 @@ void sbx_container_stop_for(struct sbx_pbox *box, const struct sbx_err *why)
 	if (box->want != WANT_DELETED)
 		box->want = WANT_DOWN;
 	sbx_unlock(&box->lock);
-	step(box);
+	sbx_container_step(box);
 }
 
 bool sbx_container_check(struct sbx_pbox *box)
@@ -274,52 +271,6 @@ bool sbx_container_check(struct sbx_pbox *box)
 }
 
 /* ---- the runtime's commands ---- */
-
-struct command {
-	struct sbx_pbox *box; /* counted */
-	void (*done)(struct sbx_pbox *box, const struct sbx_spawn_result *result);
-};
-
-static void command_done(void *data, const struct sbx_spawn_result *result)
-{
-	struct command *c = data;
-	struct sbx_pbox *box = c->box;
-
-	box->oci_busy = false;
-	c->done(box, result);
-	free(c);
-	step(box);
-	sbx_local_pbox_put(box);
-}
-
-/* @more: further words, NULL at the end; @fd: -1 or what becomes descriptor 3 */
-static int command(struct sbx_pbox *box, const char *const *more, int fd,
-		   void (*done)(struct sbx_pbox *box, const struct sbx_spawn_result *result),
-		   struct sbx_err *err)
-{
-	const char *argv[SBX_RUNTIME_ARGS_MAX];
-	char root[PATH_MAX + 8];
-	struct sbx_spawn_fd map = { fd, SBX_INIT_FD };
-	struct sbx_spawn_spec spec = { .argv = argv, .fds = &map, .fds_n = fd >= 0 ? 1 : 0,
-				       .timeout_ms = RUNTIME_TIMEOUT_MS };
-	struct command *c = calloc(1, sizeof(*c));
-	int r;
-
-	if (!c)
-		return sbx_err_set(err, ENOMEM, "no memory to start the OCI runtime");
-	snprintf(root, sizeof(root), "%s/oci", box->provider->state->run_dir);
-	sbx_runtime_argv(&box->provider->runtime, root, more, argv);
-	c->box = sbx_local_pbox_get(box);
-	c->done = done;
-	box->oci_busy = true;
-	r = sbx_spawn_start(box->provider->loop, &spec, command_done, c, err);
-	if (r < 0) {
-		box->oci_busy = false;
-		sbx_local_pbox_put(box);
-		free(c);
-	}
-	return r;
-}
 
 static void on_hello_timeout(struct sbx_timer *timer)
 {
@@ -399,7 +350,7 @@ static int start(struct sbx_pbox *box, struct sbx_err *err)
 	if (r < 0)
 		sbx_err_sys(err, -r, "cannot watch the container");
 	else
-		r = command(box, words, pair[1], run_done, err);
+		r = sbx_oci_command(box, words, pair[1], run_done, err);
 	close(pair[1]);
 	return r;
 }
@@ -505,6 +456,8 @@ static void step_none(struct sbx_pbox *box, enum box_want want)
 		progress(box, "looking for an OCI runtime that works");
 		return; /* sbx_runtime_state() kicks all boxes when it knows */
 	}
+	if (!sbx_oci_slot(box))
+		return;
 	progress(box, "starting the container");
 	if (start(box, &err) < 0)
 		start_failed(box, &err);
@@ -517,13 +470,13 @@ static void simple(struct sbx_pbox *box, const char *verb,
 	struct sbx_spawn_result failed = { .status = 127 << 8 };
 	struct sbx_err err = SBX_ERR_INIT;
 
-	if (command(box, words, -1, done, &err) == 0)
+	if (sbx_oci_command(box, words, -1, done, &err) == 0)
 		return;
 	snprintf(failed.text, sizeof(failed.text), "%s", err.text);
 	done(box, &failed);
 }
 
-static void step(struct sbx_pbox *box)
+void sbx_container_step(struct sbx_pbox *box)
 {
 	static const char *const del[] = { "delete", "--force", NULL, NULL };
 	const char *words[4];
@@ -540,22 +493,25 @@ static void step(struct sbx_pbox *box)
 		if (want == WANT_DOWN || want == WANT_DELETED) {
 			conn_drop(box);
 			set_have(box, HAVE_DEAD);
-			step(box);
+			sbx_container_step(box);
 		}
 		break;
 	case HAVE_UP:
 		if (want == WANT_PAUSED) {
-			simple(box, "pause", pause_done);
+			if (sbx_oci_slot(box))
+				simple(box, "pause", pause_done);
 		} else if (want != WANT_UP) {
 			conn_drop(box);
 			dying(box);
-			step(box);
+			sbx_container_step(box);
 		}
 		break;
 	case HAVE_PAUSED:
+		if (want == WANT_PAUSED || !sbx_oci_slot(box))
+			break;
 		if (want == WANT_UP) {
 			simple(box, "resume", resume_done);
-		} else if (want != WANT_PAUSED) {
+		} else {
 			conn_drop(box);
 			dying(box);
 			simple(box, "resume", thaw_done);
@@ -564,9 +520,11 @@ static void step(struct sbx_pbox *box)
 	case HAVE_DYING:
 		break;
 	case HAVE_DEAD:
+		if (!sbx_oci_slot(box))
+			break;
 		memcpy(words, del, sizeof(words));
 		words[2] = box->container;
-		if (command(box, words, -1, delete_done, NULL) < 0)
+		if (sbx_oci_command(box, words, -1, delete_done, NULL) < 0)
 			delete_done(box, &failed);
 		break;
 	}
@@ -581,7 +539,7 @@ static void on_kick(struct sbx_task *task)
 	sbx_unlock(&box->lock);
 	if (get_want(box) == WANT_DELETED)
 		sbx_container_tell(box, SBX_BOX_DELETING, NULL);
-	step(box);
+	sbx_container_step(box);
 	sbx_local_pbox_put(box);
 }
 

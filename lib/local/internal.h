@@ -23,6 +23,8 @@
 #include <limits.h>
 #include <pthread.h>
 
+struct sbx_spawn_result;
+
 #define IO_BUF_BYTES (256u * 1024)
 
 /* which runtime starts our containers, and what it can do here; see probe.h */
@@ -52,6 +54,10 @@ struct sbx_provider {
 	uint64_t runtime_failed_ms;	  /* guarded by lock */
 	struct sbx_runtime runtime;	  /* written by the prober before READY, fixed after it */
 	bool closing;			  /* guarded by lock */
+
+	/* loop thread: runtime programs at work, and boxes that wait for a place */
+	unsigned int oci_running;
+	struct sbx_list oci_queue;
 
 	/* see disk.c */
 	struct sbx_timer disk_timer;
@@ -115,6 +121,8 @@ struct sbx_pbox {
 	struct sbx_task task; /* step; holds a reference while queued */
 	bool task_posted;     /* guarded by lock */
 	bool oci_busy;	      /* a runtime program works on it */
+	bool oci_waits;	      /* it is in provider->oci_queue, which has a reference */
+	struct sbx_list oci_link;
 	bool hello;
 	bool failed; /* the start failed: FAILED is the state at the end, not STOPPED */
 	bool unasked; /* it died by itself */
@@ -149,6 +157,20 @@ void sbx_container_tell(struct sbx_pbox *box, enum sbx_box_state state, const st
 void sbx_container_sweep(struct sbx_pbox *box);
 /* sbx_conn_put - under box->lock */
 void sbx_conn_put_locked(struct sbx_pbox *box, struct conn *conn);
+
+/* sbx_container_step - take the next step from what it is to what it shall be; loop thread */
+void sbx_container_step(struct sbx_pbox *box);
+
+/* ---- oci.c ---- */
+/* sbx_oci_slot - may one more runtime program run?  Else @box is kicked when one has ended.  Loop thread. */
+bool sbx_oci_slot(struct sbx_pbox *box);
+/*
+ * sbx_oci_command - let the runtime do something to @box; oci_busy until @done, after which the box is stepped.
+ * @more: the words, NULL at the end   @fd: -1, or what becomes descriptor SBX_INIT_FD.  Loop thread.
+ */
+int sbx_oci_command(struct sbx_pbox *box, const char *const *more, int fd,
+		    void (*done)(struct sbx_pbox *box, const struct sbx_spawn_result *result),
+		    struct sbx_err *err);
 
 /* ---- exec.c ---- */
 int sbx_local_exec_start(struct sbx_pbox *box, const struct sbx_exec_spec *spec,

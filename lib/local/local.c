@@ -145,6 +145,7 @@ static int local_open(const struct sbx_config *config, struct sbx_loop *loop, st
 	pthread_cond_init(&p->idle, &attr);
 	pthread_condattr_destroy(&attr);
 	sbx_list_init(&p->boxes);
+	sbx_list_init(&p->oci_queue);
 	p->io_buf = malloc(IO_BUF_BYTES);
 	p->prober = sbx_worker_new();
 	p->sweeper = sbx_worker_new();

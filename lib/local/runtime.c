@@ -39,6 +39,9 @@ void sbx_runtime_argv(const struct sbx_runtime *rt, const char *root, const char
 	argv[n++] = root;
 	if (rt->systemd_cgroup)
 		argv[n++] = "--systemd-cgroup";
+	/* root that may not write cgroups (in a container): runc shall not insist */
+	if (!rt->limits && geteuid() == 0 && strstr(rt->path, "/runc"))
+		argv[n++] = "--rootless=true";
 	while (*more && n < SBX_RUNTIME_ARGS_MAX - 1)
 		argv[n++] = *more++;
 	argv[n] = NULL;
@@ -49,7 +52,7 @@ const char *sbx_runtime_cgroup(const struct sbx_runtime *rt, const char *contain
 {
 	if (rt->systemd_cgroup)
 		snprintf(buf, size, "%s:sbxfs:%s", geteuid() == 0 ? "system.slice" : "user.slice", container);
-	else if (geteuid() == 0)
+	else if (geteuid() == 0 && rt->limits)
 		snprintf(buf, size, "/%s", container); /* flat: no folder of ours stays behind */
 	else
 		return NULL;

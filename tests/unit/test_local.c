@@ -4,6 +4,7 @@
  * recovery.  Needs an OCI runtime; as root and as an ordinary user.  Exit 77 when there is none.
  */
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/lock.h"
@@ -774,6 +775,56 @@ static void stop_start_pause_resume(void **state)
 	box_gone(b);
 }
 
+/* folders of a container in all hierarchies of cgroups */
+static unsigned int cgroups_of(const char *id)
+{
+	SBX_CLEANUP(sbx_closedirp) DIR *d = opendir("/sys/fs/cgroup");
+	char path[512];
+	struct dirent *e;
+	unsigned int n = 0;
+
+	while (d && (e = readdir(d))) {
+		snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/%s", e->d_name, id);
+		n += access(path, F_OK) == 0;
+	}
+	return n;
+}
+
+static void twenty_boxes_at_once(void **state)
+{
+	enum { N = 20 };
+	struct sbx_pbox_info info;
+	char id[N][64], name[16];
+	struct box *b[N];
+	struct run r;
+	int i;
+
+	(void)state;
+	for (i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "many%d", i);
+		b[i] = box_new(name);
+		ops->box_info(b[i]->pbox, &info);
+		snprintf(id[i], sizeof(id[i]), "%s", info.id);
+	}
+	for (i = 0; i < N; i++) {
+		await(b[i]->state == SBX_BOX_RUNNING);
+		sh(b[i], &r, "hostname");
+		snprintf(name, sizeof(name), "many%d\n", i);
+		assert_string_equal(sbx_buf_str(&r.out[0]), name);
+		run_done(&r);
+		if (geteuid() == 0 && !sbx_local_no_limits(b[i]->pbox))
+			assert_true(cgroups_of(id[i]) > 0);
+	}
+	for (i = 0; i < N; i++)
+		ops->box_delete(b[i]->pbox);
+	for (i = 0; i < N; i++) {
+		await(b[i]->state == SBX_BOX_GONE);
+		assert_int_equal(cgroups_of(id[i]), 0);
+		ops->box_put(b[i]->pbox);
+		free(b[i]);
+	}
+}
+
 static void a_run_in_a_box_that_dies_is_lost(void **state)
 {
 	const char *const argv[] = { "sleep", "1000", NULL };
@@ -1010,6 +1061,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(cgroups_are_found_in_every_layout),
 		cmocka_unit_test(a_runtime_that_does_not_work_fails_the_box),
 		cmocka_unit_test(stop_start_pause_resume),
+		cmocka_unit_test(twenty_boxes_at_once),
 		cmocka_unit_test(a_run_in_a_box_that_dies_is_lost),
 		cmocka_unit_test(delete_leaves_nothing),
 		cmocka_unit_test(a_killed_daemon_is_cleaned_up_after),
