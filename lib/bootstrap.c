@@ -151,10 +151,10 @@ const char sbx_bootstrap_ruby[] =
 	"}.call";
 
 /*
- * Go: `go run` turns every failure of the program into 1.  Built beside the code (or in /tmp, if that folder
- * cannot be written), then replaced by the program: its status and signals are its own.
+ * Go: `go run` turns every failure of the program into 1.  Built in /tmp, then replaced by the program: its status and
+ * signals are its own.  The file is gone before it starts, so that runs do not fill /tmp.
  */
 const char sbx_bootstrap_go[] =
-	"d=${1%/*}; [ -w \"$d\" ] || d=$(mktemp -d) || exit 126\n"
-	"go build -o \"$d/program\" \"$1\" || exit\n"
-	"shift; exec \"$d/program\" \"$@\"";
+	"d=$(mktemp -d) || exit 126\n"
+	"go build -o \"$d/program\" \"$1\" || { r=$?; rm -rf \"$d\"; exit $r; }\n"
+	"shift; exec 9<\"$d/program\"; rm -rf \"$d\"; exec /proc/self/fd/9 \"$@\"";

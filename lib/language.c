@@ -31,8 +31,14 @@ struct builtin {
 	const char *env[PREFIX_MAX];
 };
 
+/*
+ * Python takes a cached module for the source if both have the same second and size: files that are written and run
+ * again at once would be run as they were before.  What pip installs is compiled by pip, and stays so.
+ */
+#define PYTHON_ENV "PYTHONDONTWRITEBYTECODE=1"
+
 static const struct builtin builtins[] = {
-	{ "python", { "py" }, { "python3", "python" }, { "-c", sbx_bootstrap_python }, true, { NULL } },
+	{ "python", { "py" }, { "python3", "python" }, { "-c", sbx_bootstrap_python }, true, { PYTHON_ENV } },
 	{ "node", { "js", "mjs", "cjs" }, { "node", "nodejs" }, { "-e", sbx_bootstrap_node }, true, { NULL } },
 	{ "typescript", { "ts" }, { "node", "nodejs" }, { "-e", sbx_bootstrap_node }, true, { NULL } },
 	{ "sh", { "sh" }, { "sh" }, { NULL }, false, { NULL } },
@@ -268,11 +274,14 @@ static int add_custom(const struct request *q, char *const *command, struct argv
 			*code_arg = (int)i;
 		argv_add(a, command[i]);
 	}
-	if (*code_arg < 0) {
-		*code_arg = (int)i;
-		argv_add(a, CODE_PLACEHOLDER);
-	}
 	return 0;
+}
+
+const char *sbx_language_exit_reason(const char *language, int code)
+{
+	if (code == 127 && language && strcmp(language, "typescript") == 0)
+		return "exit 127: typescript needs tsx, ts-node, deno, bun, or node >= 22.13 in the sandbox";
+	return NULL;
 }
 
 /* programs that run TypeScript files themselves; 0 = none of them is there */
@@ -340,6 +349,7 @@ static void add_python_short(const struct request *q, struct argv *a, struct arg
 	sbx_buf_printf(&path, "PYTHONPATH=%s", q->cwd_abs);
 	a->failed |= path.failed;
 	argv_add(env, sbx_buf_str(&path));
+	argv_add(env, PYTHON_ENV);
 }
 
 static int add_builtin(const struct request *q, const struct builtin *lang, struct argv *a, int *code_arg,

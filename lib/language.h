@@ -53,4 +53,10 @@ int sbx_language_launch(const struct sbx_config *config, const char *name, const
 			struct sbx_pbox *box, struct sbx_launch *ret, struct sbx_err *err);
 void sbx_launch_done(struct sbx_launch *launch);
 
+/*
+ * sbx_language_exit_reason - what exit @code of a program in @language says about the interpreter; NULL: nothing.
+ * Node finds out by itself whether it is new enough for TypeScript: too late for sbx_language_launch to say so.
+ */
+const char *sbx_language_exit_reason(const char *language, int code);
+
 #endif

@@ -311,7 +311,11 @@ static void on_ended(void *data, const struct sbx_exec_end *end)
 		state = SBX_RUN_SIGNALED;
 		code = WTERMSIG(end->status);
 	} else {
+		const char *reason = sbx_language_exit_reason(run->language, WEXITSTATUS(end->status));
+
 		code = WEXITSTATUS(end->status);
+		if (reason)
+			sbx_err_set(&why, ENOENT, "%s", reason);
 		if (end->reason[0]) {
 			sbx_err_set(&why, code == 127 ? ENOENT : EACCES, "%s", end->reason);
 			say(run, end->reason);

@@ -201,8 +201,8 @@ static void commands_are_built(void **state)
 		  "typescript", NULL },
 		{ "code.go", "auto", "", " go ", "sh -c <boot> go <code> one -two", "code.go", "go",
 		  "GOCACHE=/tmp/.cache/go-build" },
-		{ "code.up", "auto", "", " tr ", "tr a-z A-Z <code> one -two", "code.up", "upper", NULL },
-		{ "code", "upper", "", " tr ", "tr a-z A-Z <code> one -two", "code.up", "upper", NULL },
+		{ "code.up", "auto", "", " tr ", "tr a-z A-Z one -two", "code.up", "upper", NULL },
+		{ "code", "upper", "", " tr ", "tr a-z A-Z one -two", "code.up", "upper", NULL },
 		{ "code", "auto", "#!/bin/sh\n", "", "<code> one -two", "code", "shebang", NULL },
 		{ "code", "auto", "#!/usr/bin/python3 -u\n", "", "<code> one -two", "code", "shebang", NULL },
 		{ "code", "auto", "#!/usr/bin/env -S python3\n", "", "<code> one -two", "code", "shebang", NULL },
@@ -218,6 +218,7 @@ static void commands_are_built(void **state)
 
 	for (i = 0; i < COUNT(cases); i++) {
 		SBX_CLEANUP(sbx_launch_done) struct sbx_launch l = { .code_arg = -1 };
+		const char *env = cases[i].env;
 		int r;
 
 		only = cases[i].has;
@@ -228,8 +229,10 @@ static void commands_are_built(void **state)
 		assert_string_equal(buf, cases[i].argv);
 		assert_string_equal(l.code_name, cases[i].code_name);
 		assert_string_equal(l.language, cases[i].language);
-		if (cases[i].env)
-			assert_string_equal(l.env[0], cases[i].env);
+		if (!env && strcmp(l.language, "python") == 0)
+			env = "PYTHONDONTWRITEBYTECODE=1";
+		if (env)
+			assert_string_equal(l.env[0], env);
 		else
 			assert_true(!l.env || !l.env[0]);
 	}
@@ -282,6 +285,14 @@ static void what_cannot_be_started_says_why(void **state)
 		assert_string_equal(err.text, cases[i].text);
 		assert_int_equal(l.code_arg, 99);
 	}
+}
+
+static void exit_127_of_typescript_has_a_reason(void **state)
+{
+	assert_non_null(strstr(sbx_language_exit_reason("typescript", 127), "node >= 22.13"));
+	assert_null(sbx_language_exit_reason("typescript", 1));
+	assert_null(sbx_language_exit_reason("node", 127));
+	assert_null(sbx_language_exit_reason(NULL, 127));
 }
 
 /* ---- bootstraps, run ---- */
@@ -435,6 +446,20 @@ static void python_runs_as_if_the_file_were_in_the_working_folder(void **state)
 		  "5\n", NULL);
 }
 
+static void python_sees_every_change_of_a_module(void **state)
+{
+	int i;
+
+	for (i = 0; i < 3; i++) { /* within a second, and of the same size */
+		char module[20], out[20];
+
+		snprintf(module, sizeof(module), "N = %d\n", i);
+		snprintf(out, sizeof(out), "%d\n", i);
+		put(work, "m.py", module);
+		check_run("code.py", "import m; print(m.N)", 0, out, NULL);
+	}
+}
+
 static void python_multiprocessing_finds_the_main_file(void **state)
 {
 	check_run("code.py",
@@ -556,6 +581,8 @@ static void other_languages_get_arguments_and_give_their_status(void **state)
 	check_run("code.pl", "print \"@ARGV\\n\"; exit 3", 3, "one -two\n", NULL);
 	check_run("code.php", "<?php echo $argv[1], \"\\n\"; exit(3);", 3, "one\n", NULL);
 	check_run("code.lua", "print(arg[1]); os.exit(3)", 3, "one\n", NULL);
+	check_run("code.go", "package main\nimport (\"fmt\"; \"os\")\nfunc main() { fmt.Println(os.Args[1:]); os.Exit(3) }",
+		  3, "[one -two]\n", NULL);
 }
 
 int main(void)
@@ -569,7 +596,9 @@ int main(void)
 		cmocka_unit_test(commands_are_built),
 		cmocka_unit_test(own_commands_take_the_place_of_built_in_ones),
 		cmocka_unit_test(what_cannot_be_started_says_why),
+		cmocka_unit_test(exit_127_of_typescript_has_a_reason),
 		cmocka_unit_test(python_runs_as_if_the_file_were_in_the_working_folder),
+		cmocka_unit_test(python_sees_every_change_of_a_module),
 		cmocka_unit_test(python_multiprocessing_finds_the_main_file),
 		cmocka_unit_test(python_fails_as_python_does),
 		cmocka_unit_test(the_short_way_for_python_is_the_same),
