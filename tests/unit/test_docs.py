@@ -47,9 +47,9 @@ same("BOX/", table_names("fs/tree_box.c"), {n.rstrip("/") for n in first_cells(s
 same(".sbxfs/", table_names("fs/tree_control.c"), first_cells(section(tree, ".sbxfs/")))
 run = first_cells(section(tree, "BOX/run/"))
 same("BOX/run/", table_names("fs/tree_run.c"), {n for n in run if not n.startswith("code")})
-processes = section(tree, "BOX/processes/")
-in_id = re.search(r"a run: `([^`]+)`", processes)
-same("BOX/processes/ID/", table_names("fs/tree_processes.c"), set(in_id.group(1).split()) if in_id else set())
+processes = {n for n in first_cells(section(tree, "BOX/processes/")) if not n.endswith("/")}
+of_one = first_cells(section(tree, "BOX/processes/ID/"))
+same("BOX/processes/", table_names("fs/tree_processes.c"), processes | of_one)
 
 # languages
 language = read("lib/language.c")
