@@ -73,6 +73,11 @@ static bool show_inside(const char *raw, unsigned int depth, const char *workspa
 			return false;
 		for (; ups < depth && !t->full; ups++)
 			text_name(t, "..", 2);
+		if (name_next(&raw) == 0) { /* the workspace itself */
+			if (depth == 0)
+				text_name(t, ".", 1);
+			return !t->full;
+		}
 	}
 	for (; (n = name_next(&raw)) > 0; raw += n) {
 		if (is_up(raw, n)) {

@@ -18,10 +18,11 @@
 /*
  * sbx_link_show - the text to show for a link.
  * @raw: as stored    @depth: how many folders deep in workspace/ the link lies (0: in workspace/ itself)
- * @workspace: absolute path of workspace/ inside the box; a link to below it is made relative
+ * @workspace: absolute path of workspace/ inside the box; a link to it or below it is made relative
  * @ret: the text.  "./a", "a//b", "a/" become "a", "a/b", "a": they lead to the same place.
  * Returns true: leads inside.  false: it does not, and @ret is `.outside/<its names>` (cut at SBX_LINK_MAX).
- * Links to nothing but "." and ".." count as outside: no tool needs them, and the rule stays one line.
+ * Relative links of nothing but "." and ".." have no name, so they count as outside, as the rule says; only the
+ * absolute path of the workspace itself becomes "." or "../..", which ends at workspace/ exactly.
  */
 bool sbx_link_show(const char *raw, unsigned int depth, const char *workspace,
 		   char ret[SBX_LINK_MAX]);

@@ -10,6 +10,7 @@
  */
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "file.h"
 #include "fnode.h"
 #include "folder.h"
 #include "local.h"
@@ -20,7 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define OPEN_ALWAYS (O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
@@ -47,29 +47,6 @@ static void held_done(struct held *h)
 static void fopen_putp(struct sbx_fopen **open)
 {
 	sbx_fopen_put(*open);
-}
-
-static void attr_of(const struct statx *stx, struct sbx_fattr *ret)
-{
-	*ret = (struct sbx_fattr){
-		.ino = stx->stx_ino,
-		.mode = stx->stx_mode,
-		.nlink = stx->stx_nlink,
-		.size = stx->stx_size,
-		.blocks = stx->stx_blocks,
-		.blksize = stx->stx_blksize,
-		.rdev = (uint32_t)makedev(stx->stx_rdev_major, stx->stx_rdev_minor),
-		.atime = { stx->stx_atime.tv_sec, stx->stx_atime.tv_nsec },
-		.mtime = { stx->stx_mtime.tv_sec, stx->stx_mtime.tv_nsec },
-		.ctime = { stx->stx_ctime.tv_sec, stx->stx_ctime.tv_nsec },
-	};
-}
-
-static int look(int fd, const char *name, struct statx *ret)
-{
-	int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (*name ? 0 : AT_EMPTY_PATH);
-
-	return statx(fd, name, flags, SBX_FNODE_STATX, ret) < 0 ? -errno : 0;
 }
 
 /* the kernel gives single names; this keeps it so for every other caller */
@@ -99,13 +76,6 @@ static struct held hold_to_make(struct sbx_fnode *dir, const char *name, struct 
 	return r < 0 ? (struct held){ dir, r } : hold(dir);
 }
 
-/* set-user-ID and set-group-ID programs are nothing that a workspace needs; on folders the bit is about groups */
-static mode_t safe_mode(mode_t mode)
-{
-	mode &= 07777;
-	return mode & ~(mode_t)(S_ISUID | S_ISGID);
-}
-
 /* the answer of everything that finds or makes a name */
 static int answer_entry(struct sbx_fnode *dir, const char *name, const struct statx *stx,
 			struct sbx_freq *req)
@@ -113,7 +83,7 @@ static int answer_entry(struct sbx_fnode *dir, const char *name, const struct st
 	req->node = sbx_fnode_take(dir, name, stx);
 	if (!req->node)
 		return -ENOMEM;
-	attr_of(stx, &req->attr);
+	sbx_local_attr(stx, &req->attr);
 	return 0;
 }
 
@@ -121,14 +91,14 @@ static int local_root(struct sbx_pbox *box, struct sbx_freq *req)
 {
 	int fd = sbx_local_workspace_fd(box);
 	struct statx stx;
-	int r = look(fd, "", &stx);
+	int r = sbx_local_look(fd, "", &stx);
 
 	if (r < 0)
 		return r;
 	req->node = sbx_fnode_root(box, fd, &stx);
 	if (!req->node)
 		return -ENOMEM;
-	attr_of(&stx, &req->attr);
+	sbx_local_attr(&stx, &req->attr);
 	return 0;
 }
 
@@ -140,233 +110,8 @@ static int local_lookup(struct sbx_fnode *dir, const char *name, struct sbx_freq
 
 	if (r < 0 || at.fd < 0)
 		return r < 0 ? r : at.fd;
-	r = look(at.fd, name, &stx);
+	r = sbx_local_look(at.fd, name, &stx);
 	return r < 0 ? r : answer_entry(dir, name, &stx, req);
-}
-
-/* ---- one file: by its descriptor where there is one, else by its place ---- */
-
-/* something that is surely @node */
-struct grip {
-	int fd;		       /* O_PATH, or an open handle's; -1 when nothing is held */
-	bool own;	       /* fd is closed at the end */
-	struct sbx_fnode *dir; /* held folder, or NULL */
-	struct sbx_fopen *open; /* held handle, or NULL */
-};
-
-static void grip_done(struct grip *g)
-{
-	if (g->own)
-		close(g->fd);
-	if (g->dir)
-		sbx_fnode_dir_put(g->dir);
-	sbx_fopen_put(g->open);
-}
-
-#define GRIP_INIT                                                                                  \
-	{                                                                                          \
-		.fd = -1                                                                           \
-	}
-
-/* a folder's or an open file's descriptor; leaves fd -1 if there is none */
-static int grip_held(struct sbx_fnode *node, struct grip *ret)
-{
-	if (node->type == S_IFDIR) {
-		ret->fd = sbx_fnode_dir_get(node);
-		if (ret->fd < 0)
-			return ret->fd;
-		ret->dir = node;
-	} else if (node->type == S_IFREG) {
-		ret->open = sbx_fnode_any_open(node);
-		ret->fd = ret->open ? ret->open->fd : -1;
-	}
-	return 0;
-}
-
-/* somebody took the name away, or put something else there */
-static int gone(int err)
-{
-	return err == ENOENT || err == ELOOP || err == ENOTDIR || err == ENXIO || err == EISDIR
-		       ? -ESTALE
-		       : -err;
-}
-
-/* opens @node at its place with @flags, if it is still there */
-static int open_at_place(struct sbx_fnode *node, int flags)
-{
-	SBX_CLEANUP(sbx_fnode_place_put) struct sbx_fplace place;
-	SBX_CLEANUP(sbx_closep) int fd = -1;
-	struct statx stx;
-	int r = sbx_fnode_place(node, &place);
-
-	if (r < 0)
-		return r;
-	fd = openat(place.fd, place.name, flags | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return gone(errno);
-	r = look(fd, "", &stx);
-	if (r < 0)
-		return r;
-	return sbx_fnode_same(node, &stx) ? sbx_take_fd(fd) : -ESTALE;
-}
-
-static int grip_get(struct sbx_fnode *node, struct grip *ret)
-{
-	int r = grip_held(node, ret);
-
-	if (r < 0 || ret->fd >= 0)
-		return r;
-	r = open_at_place(node, O_PATH);
-	if (r < 0)
-		return r;
-	ret->fd = r;
-	ret->own = true;
-	return 0;
-}
-
-#define PROC_MAX 32
-
-/* a path that leads to the very file behind a descriptor, also an O_PATH one: nothing is looked up */
-static const char *proc_path(int fd, char buf[PROC_MAX])
-{
-	snprintf(buf, PROC_MAX, "/proc/self/fd/%d", fd);
-	return buf;
-}
-
-static int look_at_place(struct sbx_fnode *node, struct statx *ret)
-{
-	SBX_CLEANUP(sbx_fnode_place_put) struct sbx_fplace place;
-	int r = sbx_fnode_place(node, &place);
-
-	if (r == 0)
-		r = look(place.fd, place.name, ret);
-	if (r == -ENOENT || (r == 0 && !sbx_fnode_same(node, ret)))
-		return -ESTALE;
-	return r;
-}
-
-static int look_at(struct sbx_fnode *node, const struct sbx_fhandle *fh, struct statx *ret)
-{
-	SBX_CLEANUP(grip_done) struct grip g = GRIP_INIT;
-	int r;
-
-	if (fh)
-		return look(fh->fd, "", ret);
-	/* a folder that was not entered yet is not opened for this */
-	if (node->type == S_IFDIR && !node->root) {
-		r = look_at_place(node, ret);
-		if (r != -ESTALE)
-			return r;
-	}
-	r = grip_held(node, &g);
-	if (r < 0)
-		return r;
-	return g.fd >= 0 ? look(g.fd, "", ret) : look_at_place(node, ret);
-}
-
-static int local_getattr(struct sbx_fnode *node, const struct sbx_fhandle *fh, struct sbx_freq *req)
-{
-	struct statx stx;
-	int r = look_at(node, fh, &stx);
-
-	if (r < 0)
-		return r;
-	attr_of(&stx, &req->attr);
-	return 0;
-}
-
-static int set_size(struct sbx_fnode *node, const struct sbx_fhandle *fh, uint64_t size)
-{
-	SBX_CLEANUP(sbx_closep) int fd = -1;
-
-	if (size > INT64_MAX)
-		return -EFBIG;
-	if (fh && ftruncate(fh->fd, (off_t)size) == 0)
-		return 0;
-	if (fh && errno != EINVAL && errno != EBADF) /* those: open for reading only */
-		return -errno;
-	if (node->type != S_IFREG)
-		return -EINVAL;
-	fd = open_at_place(node, O_WRONLY | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0)
-		return fd;
-	return ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
-}
-
-static struct timespec time_of(const struct sbx_fset *set, unsigned int is, unsigned int now,
-			       struct timespec t)
-{
-	if (set->mask & now)
-		return (struct timespec){ .tv_nsec = UTIME_NOW };
-	return set->mask & is ? t : (struct timespec){ .tv_nsec = UTIME_OMIT };
-}
-
-static int set_times(const struct grip *g, const struct sbx_fset *set)
-{
-	const struct timespec times[2] = {
-		time_of(set, SBX_FSET_ATIME, SBX_FSET_ATIME_NOW, set->atime),
-		time_of(set, SBX_FSET_MTIME, SBX_FSET_MTIME_NOW, set->mtime),
-	};
-	char path[PROC_MAX];
-
-	if (g->open && futimens(g->fd, times) == 0)
-		return 0;
-	return utimensat(AT_FDCWD, proc_path(g->fd, path), times, 0) < 0 ? -errno : 0;
-}
-
-static int set_mode(const struct grip *g, const struct sbx_fnode *node, mode_t mode)
-{
-	char path[PROC_MAX];
-
-	mode = node->type == S_IFDIR ? mode & 07777 : safe_mode(mode);
-	if (g->open)
-		return fchmod(g->fd, mode) < 0 ? -errno : 0;
-	/* a link's own mode means nothing and cannot be set */
-	if (node->type == S_IFLNK)
-		return -EOPNOTSUPP;
-	return chmod(proc_path(g->fd, path), mode) < 0 ? -errno : 0;
-}
-
-#define FSET_TIMES                                                                                 \
-	(SBX_FSET_ATIME | SBX_FSET_MTIME | SBX_FSET_ATIME_NOW | SBX_FSET_MTIME_NOW)
-
-static int local_setattr(struct sbx_fnode *node, const struct sbx_fhandle *fh,
-			 const struct sbx_fset *set, struct sbx_freq *req)
-{
-	SBX_CLEANUP(grip_done) struct grip g = GRIP_INIT;
-	int r = 0;
-
-	if (set->mask & SBX_FSET_SIZE)
-		r = set_size(node, fh, set->size);
-	if (r == 0 && set->mask & (SBX_FSET_MODE | FSET_TIMES))
-		r = grip_get(node, &g);
-	if (r == 0 && set->mask & SBX_FSET_MODE)
-		r = set_mode(&g, node, set->mode);
-	if (r == 0 && set->mask & FSET_TIMES)
-		r = set_times(&g, set);
-	return r < 0 ? r : local_getattr(node, fh, req);
-}
-
-/* not compared with @node: another link that took its place is judged by the same place */
-static int local_readlink(struct sbx_fnode *node, struct sbx_freq *req)
-{
-	SBX_CLEANUP(sbx_fnode_place_put) struct sbx_fplace place;
-	char text[PATH_MAX];
-	ssize_t n;
-	int r;
-
-	if (node->type != S_IFLNK)
-		return -EINVAL;
-	r = sbx_fnode_place(node, &place);
-	if (r < 0)
-		return r;
-	n = readlinkat(place.fd, place.name, text, sizeof(text));
-	if (n < 0)
-		return errno == EINVAL ? -ESTALE : gone(errno);
-	if (n == sizeof(text))
-		return -ENAMETOOLONG;
-	req->text = strndup(text, (size_t)n);
-	return req->text ? 0 : -ENOMEM;
 }
 
 /* ---- open files ---- */
@@ -388,16 +133,16 @@ static int answer_open(struct sbx_fnode *node, int fd, int flags, struct sbx_fre
 /* by the place; a file that lost its name but is open can be opened again through its handle */
 static int open_file(struct sbx_fnode *node, int flags)
 {
-	int r = open_at_place(node, (flags & OPEN_MASK) | OPEN_ALWAYS);
+	int r = sbx_local_open_at_place(node, (flags & OPEN_MASK) | OPEN_ALWAYS);
 	SBX_CLEANUP(fopen_putp) struct sbx_fopen *open = NULL;
-	char path[PROC_MAX];
+	char path[SBX_PROC_MAX];
 
 	if (r != -ESTALE)
 		return r;
 	open = sbx_fnode_any_open(node);
 	if (!open)
 		return r;
-	r = openat(AT_FDCWD, proc_path(open->fd, path),
+	r = openat(AT_FDCWD, sbx_proc_path(open->fd, path),
 		   (flags & OPEN_MASK) | (OPEN_ALWAYS & ~O_NOFOLLOW));
 	return r < 0 ? -errno : r;
 }
@@ -418,10 +163,10 @@ static int local_open(struct sbx_fnode *node, int flags, struct sbx_freq *req)
 	/* not in openat: only now it is known to be the right file */
 	if (flags & O_TRUNC && ftruncate(fd, 0) < 0)
 		return -errno;
-	r = look(fd, "", &stx);
+	r = sbx_local_look(fd, "", &stx);
 	if (r < 0)
 		return r;
-	attr_of(&stx, &req->attr);
+	sbx_local_attr(&stx, &req->attr);
 	return answer_open(node, sbx_take_fd(fd), flags, req);
 }
 
@@ -468,7 +213,7 @@ static int create_file(struct sbx_fnode *dir, int dir_fd, const char *name, int 
 		if (fd >= 0)
 			return fd;
 		if (errno != ENOENT)
-			return errno == EWOULDBLOCK ? -EAGAIN : gone(errno);
+			return errno == EWOULDBLOCK ? -EAGAIN : sbx_local_gone(errno);
 	}
 	return -ESTALE;
 }
@@ -483,10 +228,10 @@ static int local_create(struct sbx_fnode *dir, const char *name, int flags, mode
 
 	if (at.fd < 0)
 		return at.fd;
-	fd = create_file(dir, at.fd, name, flags, safe_mode(mode));
+	fd = create_file(dir, at.fd, name, flags, sbx_local_mode(mode));
 	if (fd < 0)
 		return fd;
-	r = look(fd, "", &stx);
+	r = sbx_local_look(fd, "", &stx);
 	if (r < 0)
 		return r;
 	if (!S_ISREG(stx.stx_mode))
@@ -494,7 +239,7 @@ static int local_create(struct sbx_fnode *dir, const char *name, int flags, mode
 	if (flags & O_TRUNC && stx.stx_size > 0) {
 		if (ftruncate(fd, 0) < 0)
 			return -errno;
-		r = look(fd, "", &stx);
+		r = sbx_local_look(fd, "", &stx);
 		if (r < 0)
 			return r;
 	}
@@ -540,7 +285,7 @@ static int answer_made(struct sbx_fnode *dir, int fd, const char *name, mode_t t
 		       struct sbx_freq *req)
 {
 	struct statx stx;
-	int r = look(fd, name, &stx);
+	int r = sbx_local_look(fd, name, &stx);
 
 	if (r < 0 || (stx.stx_mode & S_IFMT) != type)
 		return r < 0 && r != -ENOENT ? r : -ESTALE;
@@ -568,7 +313,7 @@ static int local_mknod(struct sbx_fnode *dir, const char *name, mode_t mode, str
 		return at.fd;
 	if (type != S_IFREG && type != S_IFIFO && type != S_IFSOCK)
 		return sbx_err_set(&req->err, EPERM, "a workspace has no devices");
-	if (mknodat(at.fd, name, type | safe_mode(mode), 0) < 0)
+	if (mknodat(at.fd, name, type | sbx_local_mode(mode), 0) < 0)
 		return -errno;
 	own_name(dir, at.fd, name);
 	return answer_made(dir, at.fd, name, type, req);
@@ -590,8 +335,8 @@ static int local_symlink(struct sbx_fnode *dir, const char *name, const char *ta
 static int local_link(struct sbx_fnode *node, struct sbx_fnode *dir, const char *name,
 		      struct sbx_freq *req)
 {
-	SBX_CLEANUP(grip_done) struct grip g = GRIP_INIT;
-	char path[PROC_MAX];
+	SBX_CLEANUP(sbx_grip_done) struct sbx_grip g = SBX_GRIP_INIT;
+	char path[SBX_PROC_MAX];
 	int r;
 	SBX_CLEANUP(held_done) struct held at = hold_to_make(dir, name, req);
 
@@ -601,10 +346,10 @@ static int local_link(struct sbx_fnode *node, struct sbx_fnode *dir, const char 
 		return -EPERM;
 	if (node->box != dir->box)
 		return -EXDEV;
-	r = grip_get(node, &g);
+	r = sbx_grip_get(node, &g);
 	if (r < 0)
 		return r;
-	if (linkat(AT_FDCWD, proc_path(g.fd, path), at.fd, name, AT_SYMLINK_FOLLOW) < 0)
+	if (linkat(AT_FDCWD, sbx_proc_path(g.fd, path), at.fd, name, AT_SYMLINK_FOLLOW) < 0)
 		return errno == ENOENT ? -ESTALE : -errno;
 	r = answer_made(dir, at.fd, name, node->type, req);
 	if (r == 0 && req->attr.ino != node->ino) {
@@ -654,9 +399,9 @@ static int local_rename(struct sbx_fnode *dir, const char *name, struct sbx_fnod
 	if (renameat2(from.fd, name, to.fd, new_name, flags) < 0)
 		return -errno;
 	/* code in the box may be quicker: then nothing there is what we had, and fnode.c refuses it */
-	if (look(to.fd, new_name, &stx) < 0)
+	if (sbx_local_look(to.fd, new_name, &stx) < 0)
 		memset(&stx, 0, sizeof(stx));
-	if (exchange && look(from.fd, name, &other) < 0)
+	if (exchange && sbx_local_look(from.fd, name, &other) < 0)
 		memset(&other, 0, sizeof(other));
 	sbx_fnode_moved(dir, name, new_dir, new_name, &stx, exchange ? &other : NULL);
 	return 0;
@@ -677,9 +422,9 @@ const struct sbx_file_ops sbx_local_file_ops = {
 	.forget = sbx_fnode_put,
 	.depth = local_depth,
 	.lookup = local_lookup,
-	.getattr = local_getattr,
-	.setattr = local_setattr,
-	.readlink = local_readlink,
+	.getattr = sbx_local_getattr,
+	.setattr = sbx_local_setattr,
+	.readlink = sbx_local_readlink,
 	.open = local_open,
 	.create = local_create,
 	.flush = NULL, /* what was written is in the file already */

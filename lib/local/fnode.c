@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/table.h"
 #include "local.h"
 
 #include <errno.h>
@@ -17,105 +18,58 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define FIRST_BUCKETS 256
 #define DEPTH_MAX PATH_MAX /* no text of a link has more "../" */
 #define LIFT_MS 1000	   /* longer than the kernel needs from our answer to a rename until it has moved its entry */
 
 static struct sbx_lock table_lock = SBX_LOCK_INIT;
-static struct sbx_list first_buckets[FIRST_BUCKETS];
-static struct sbx_list *buckets SBX_GUARDED_BY(table_lock);
-static size_t bucket_count SBX_GUARDED_BY(table_lock);
-static size_t node_count SBX_GUARDED_BY(table_lock);
+static struct sbx_table table SBX_GUARDED_BY(table_lock);
+static bool table_ready SBX_GUARDED_BY(table_lock);
+static size_t stale_count SBX_GUARDED_BY(table_lock); /* in no table any more, but still held */
 static struct sbx_list idle SBX_GUARDED_BY(table_lock); /* open folders that nobody uses now */
 static unsigned int folders_open SBX_GUARDED_BY(table_lock);
 static unsigned int folders_max SBX_GUARDED_BY(table_lock);
 
-static void lists_init(struct sbx_list *lists, size_t n)
+/* a regular file is found by what it is, everything else by where it is */
+static uint64_t hash_file(const struct sbx_pbox *box, uint64_t dev, uint64_t ino)
 {
-	size_t i;
+	return sbx_hash_mix(sbx_hash_mix(sbx_hash_mix(1, (uintptr_t)box), dev), ino);
+}
 
-	for (i = 0; i < n; i++)
-		sbx_list_init(&lists[i]);
+static uint64_t hash_place(const struct sbx_fnode *dir, const char *name)
+{
+	uint64_t h = sbx_hash_mix(2, (uintptr_t)dir);
+
+	for (; *name; name++)
+		h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+	return sbx_hash_mix(h, 0);
+}
+
+static uint64_t hash_of(const struct sbx_fnode *node)
+{
+	if (!node->parent) /* the workspace: by its box alone */
+		return sbx_hash_mix(3, (uintptr_t)node->box);
+	return node->type == S_IFREG ? hash_file(node->box, node->dev, node->ino)
+				     : hash_place(node->parent, node->name);
+}
+
+static uint64_t hash_item(const struct sbx_list *item)
+{
+	return hash_of(sbx_container_of(item, struct sbx_fnode, link));
 }
 
 static void table_init_locked(void) SBX_REQUIRES(table_lock)
 {
 	struct rlimit limit;
 
-	if (buckets)
+	if (table_ready)
 		return;
-	lists_init(first_buckets, FIRST_BUCKETS);
+	sbx_table_init(&table, hash_item);
 	sbx_list_init(&idle);
-	bucket_count = FIRST_BUCKETS;
-	buckets = first_buckets;
 	if (folders_max == 0)
 		folders_max = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 4000000
-				      ? (unsigned int)limit.rlim_cur / 4 + 1
+				      ? (unsigned int)limit.rlim_cur / 4 + 8
 				      : 1000000;
-}
-
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-	h = (h ^ v) * UINT64_C(0x9e3779b97f4a7c15);
-	return h ^ (h >> 29);
-}
-
-/* a regular file is found by what it is, everything else by where it is */
-static uint64_t hash_file(const struct sbx_pbox *box, uint64_t dev, uint64_t ino)
-{
-	return mix(mix(mix(1, (uintptr_t)box), dev), ino);
-}
-
-static uint64_t hash_place(const struct sbx_fnode *dir, const char *name)
-{
-	uint64_t h = mix(2, (uintptr_t)dir);
-
-	for (; *name; name++)
-		h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
-	return mix(h, 0);
-}
-
-static struct sbx_list *bucket_locked(uint64_t hash) SBX_REQUIRES(table_lock)
-{
-	return &buckets[(hash ^ (hash >> 32)) & (bucket_count - 1)];
-}
-
-static uint64_t hash_of(const struct sbx_fnode *node)
-{
-	if (!node->parent) /* the workspace: by its box alone */
-		return mix(3, (uintptr_t)node->box);
-	return node->type == S_IFREG ? hash_file(node->box, node->dev, node->ino)
-				     : hash_place(node->parent, node->name);
-}
-
-static void insert_locked(struct sbx_fnode *node) SBX_REQUIRES(table_lock)
-{
-	sbx_list_append(bucket_locked(hash_of(node)), &node->link);
-	node->hashed = true;
-}
-
-/* without memory the table stays as it is: slower, not wrong */
-static void grow_locked(void) SBX_REQUIRES(table_lock)
-{
-	struct sbx_list *old = buckets, *pos, *next;
-	size_t n = bucket_count, i;
-	struct sbx_list *fresh = malloc(2 * n * sizeof(*fresh));
-
-	if (!fresh)
-		return;
-	lists_init(fresh, 2 * n);
-	buckets = fresh;
-	bucket_count = 2 * n;
-	for (i = 0; i < n; i++) {
-		sbx_list_for_each_safe(pos, next, &old[i]) {
-			struct sbx_fnode *node = sbx_container_of(pos, struct sbx_fnode, link);
-
-			sbx_list_remove(pos);
-			insert_locked(node);
-		}
-	}
-	if (old != first_buckets)
-		free(old);
+	table_ready = true;
 }
 
 static uint64_t stx_dev(const struct statx *stx)
@@ -160,11 +114,13 @@ static uint64_t drop_locked(struct sbx_fnode *node, uint64_t n) SBX_REQUIRES(tab
 	node->refs -= n;
 	if (node->refs > 0)
 		return node->refs;
-	sbx_list_remove(&node->link);
+	if (node->stale)
+		stale_count--;
+	else
+		sbx_table_remove(&table, &node->link);
 	sbx_list_remove(&node->idle);
 	if (node->fd >= 0 && node->parent)
 		folders_open--;
-	node_count--;
 	return 0;
 }
 
@@ -193,13 +149,6 @@ void sbx_fnode_put(struct sbx_fnode *node, uint64_t n)
 	}
 }
 
-static void add_locked(struct sbx_fnode *node) SBX_REQUIRES(table_lock)
-{
-	insert_locked(node);
-	if (++node_count > bucket_count)
-		grow_locked();
-}
-
 struct sbx_fnode *sbx_fnode_root(struct sbx_pbox *box, int fd, const struct statx *stx)
 {
 	SBX_CLEANUP(sbx_freep) struct sbx_fnode *fresh = fnode_new(box, "", stx);
@@ -212,7 +161,7 @@ struct sbx_fnode *sbx_fnode_root(struct sbx_pbox *box, int fd, const struct stat
 	fresh->fd = fd; /* the box's, which this reference keeps open */
 	sbx_lock(&table_lock);
 	table_init_locked();
-	list = bucket_locked(hash_of(fresh));
+	list = sbx_table_bucket(&table, hash_of(fresh));
 	sbx_list_for_each(pos, list) {
 		struct sbx_fnode *at = sbx_container_of(pos, struct sbx_fnode, link);
 
@@ -225,7 +174,7 @@ struct sbx_fnode *sbx_fnode_root(struct sbx_pbox *box, int fd, const struct stat
 	if (!node) {
 		node = sbx_take(fresh);
 		sbx_local_pbox_get(box);
-		add_locked(node);
+		sbx_table_add(&table, &node->link);
 	}
 	sbx_unlock(&table_lock);
 	return node;
@@ -237,7 +186,7 @@ static struct sbx_fnode *find_locked(struct sbx_fnode *dir, const char *name,
 	bool file = S_ISREG(stx->stx_mode);
 	struct sbx_list *list, *pos;
 
-	list = bucket_locked(file ? hash_file(dir->box, stx_dev(stx), stx->stx_ino)
+	list = sbx_table_bucket(&table, file ? hash_file(dir->box, stx_dev(stx), stx->stx_ino)
 				  : hash_place(dir, name));
 	sbx_list_for_each(pos, list) {
 		struct sbx_fnode *node = sbx_container_of(pos, struct sbx_fnode, link);
@@ -286,7 +235,7 @@ struct sbx_fnode *sbx_fnode_take(struct sbx_fnode *dir, const char *name, const 
 		if (node) {
 			node->parent = dir;
 			dir->refs++;
-			add_locked(node);
+			sbx_table_add(&table, &node->link);
 		}
 	}
 	sbx_unlock(&table_lock);
@@ -332,16 +281,15 @@ struct move {
 
 static void take_off_locked(struct move *m) SBX_REQUIRES(table_lock)
 {
-	struct sbx_list *list = bucket_locked(hash_place(m->dir, m->name)), *pos, *next;
+	struct sbx_list *list = sbx_table_bucket(&table, hash_place(m->dir, m->name)), *pos, *next;
 
 	sbx_list_for_each_safe(pos, next, list) {
 		struct sbx_fnode *node = sbx_container_of(pos, struct sbx_fnode, link);
 
 		if (node->parent == m->dir && node->type != S_IFREG &&
 		    strcmp(node->name, m->name) == 0) {
-			sbx_list_remove(pos);
+			sbx_table_remove(&table, pos);
 			sbx_list_append(&m->taken, pos);
-			node->hashed = false;
 		}
 	}
 }
@@ -365,8 +313,9 @@ static void put_in_locked(struct move *m, uint64_t now_ms) SBX_REQUIRES(table_lo
 		unsigned int before = depth_locked(node, now_ms), after;
 
 		sbx_list_remove(pos);
-		if (!m->copy || node->stale || !sbx_fnode_same(node, m->stx)) {
+		if (!m->copy || !sbx_fnode_same(node, m->stx)) {
 			node->stale = true;
+			stale_count++;
 			continue;
 		}
 		m->put = place_locked(node, m->new_dir, &m->copy);
@@ -379,7 +328,7 @@ static void put_in_locked(struct move *m, uint64_t now_ms) SBX_REQUIRES(table_lo
 		after = depth_locked(node, now_ms);
 		node->lift = after > before ? after - before : 0;
 		node->lift_until_ms = now_ms + LIFT_MS;
-		insert_locked(node);
+		sbx_table_add(&table, pos);
 	}
 }
 
@@ -624,7 +573,8 @@ void sbx_fnode_limit(unsigned int folders)
 void sbx_fnode_counts(uint64_t *ret_nodes, unsigned int *ret_folders)
 {
 	sbx_lock(&table_lock);
-	*ret_nodes = node_count;
+	table_init_locked();
+	*ret_nodes = table.used + stale_count;
 	*ret_folders = folders_open;
 	sbx_unlock(&table_lock);
 }

@@ -46,8 +46,7 @@ struct sbx_fnode {
 	uint32_t born_ns;	  /* constant */
 	mode_t type;		  /* constant; S_IFMT bits */
 	bool root;		  /* constant; the workspace itself */
-	bool hashed;
-	bool stale;		  /* the kernel may have it at another place than we do: refused */
+	bool stale;		  /* not in the table: the kernel may have it at another place than we do: refused */
 	int fd;			  /* folders: O_PATH, or -1 */
 	unsigned int users;	  /* of fd; > 0: it stays open */
 	struct sbx_list idle;	  /* folders: open and not in use, oldest first */
