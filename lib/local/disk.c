@@ -25,6 +25,7 @@
 #define MARGIN_BYTES (128ull << 20)	/* above the reserve: written while a kill is under way */
 #define NEAR_BYTES (8ull << 30)		/* above the reserve: from here on we look who writes */
 #define INODES_RESERVE_MAX 20000u
+#define INODES_MARGIN 5000u	/* made while a kill is under way */
 #define INODES_NEAR 200000u
 #define BASE_MS 2000			/* a baseline is this old at most before trouble begins */
 #define FAULT_BYTES (4ull << 20)	/* less than this is nobody's fault, unless the reserve is gone */
@@ -42,6 +43,8 @@ struct room {
 	uint64_t bytes_reserve, inodes_reserve; /* to be kept */
 };
 
+uint64_t sbx_local_inodes_reserve;
+
 static bool look(const struct sbx_provider *p, struct room *r)
 {
 	struct statvfs v;
@@ -52,6 +55,8 @@ static bool look(const struct sbx_provider *p, struct room *r)
 	r->bytes_reserve = p->config->disk_reserve_bytes;
 	r->inodes = v.f_files ? v.f_favail : UINT64_MAX; /* btrfs and others have no number of inodes */
 	r->inodes_reserve = v.f_files / 50 < INODES_RESERVE_MAX ? v.f_files / 50 : INODES_RESERVE_MAX;
+	if (sbx_local_inodes_reserve)
+		r->inodes_reserve = sbx_local_inodes_reserve;
 	return true;
 }
 
@@ -62,8 +67,7 @@ static uint64_t above(uint64_t have, uint64_t floor)
 
 static bool low(const struct room *r)
 {
-	return r->bytes < r->bytes_reserve + MARGIN_BYTES ||
-	       r->inodes < r->inodes_reserve + r->inodes_reserve / 4;
+	return r->bytes < r->bytes_reserve + MARGIN_BYTES || r->inodes < r->inodes_reserve + INODES_MARGIN;
 }
 
 bool sbx_local_disk_full(struct sbx_pbox *box)
@@ -284,7 +288,7 @@ static uint64_t next_look_ms(const struct room *r)
 	uint64_t bytes = above(r->bytes, r->bytes_reserve + MARGIN_BYTES) / FASTEST_BYTES_PER_MS;
 	uint64_t inodes = r->inodes == UINT64_MAX
 				  ? LOOK_MS_MAX
-				  : above(r->inodes, r->inodes_reserve) / FASTEST_INODES_PER_MS;
+				  : above(r->inodes, r->inodes_reserve + INODES_MARGIN) / FASTEST_INODES_PER_MS;
 	uint64_t ms = bytes < inodes ? bytes : inodes;
 
 	if (ms > LOOK_MS_MAX)

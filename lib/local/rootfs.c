@@ -290,6 +290,9 @@ int sbx_rootfs_make(int dir_fd, const struct sbx_bundle *b, struct sbx_err *err)
 	n = b->rootfs ? EMPTY_DIRS_ALWAYS : sizeof(empty_dirs) / sizeof(empty_dirs[0]);
 	for (i = 0; r == 0 && i < n; i++)
 		r = make_dir(fd, empty_dirs[i]);
+	/* runc gives a tmpfs the mode of the folder that it covers */
+	if (r == 0 && fchmodat(fd, "tmp", 01777, 0) != 0)
+		r = -errno;
 	if (r == 0)
 		r = sbx_rootfs_file(fd, SBX_ROOTFS_INIT + 1, "", 0, 0555);
 	if (r == 0 && !b->rootfs) {

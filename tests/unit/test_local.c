@@ -515,7 +515,15 @@ static void languages_work(void **state)
 		  "const w=require('worker_threads');require('crypto').randomBytes(4);"
 		  "require('fs').promises.readFile('/etc/passwd').then(b=>console.log(b.length>0))\n",
 		  "true\n" },
-		{ "perl", "c.pl", "print 6*7, \"\\n\";", "42\n" },
+		{ "perl", "c.pl", "use POSIX; print 6*7, \"\\n\";", "42\n" },
+		{ "ruby", "c.rb", "require 'json'\nThread.new { puts 6*7 }.join\n", "42\n" },
+		{ "php", "c.php", "<?php echo json_encode([6*7]), \"\\n\";", "[42]\n" },
+		{ "lua", "c.lua", "print(6*7)", "42\n" },
+		{ "java", "C.java",
+		  "class C { public static void main(String[] a) { System.out.println(6*7); } }", "42\n" },
+		{ "bash", "c.sh",
+		  "command -v go >/dev/null || { echo 42; exit; }; mkdir -p g && cd g && echo 'module m' > go.mod &&\n"
+		  "printf 'package main\\nimport \"fmt\"\\nfunc main() { fmt.Println(6*7) }\\n' > m.go && go run .\n", "42\n" },
 	};
 	size_t i;
 
@@ -533,6 +541,17 @@ static void languages_work(void **state)
 		assert_string_equal(sbx_buf_str(&r.out[0]), cases[i].out);
 		run_done(&r);
 	}
+}
+
+static void scratch_folders_are_writable(void **state)
+{
+	struct run r;
+
+	(void)state;
+	sh(shared, &r, "for d in /tmp /var/tmp /dev/shm /workspace; do echo x > $d/f && rm $d/f && stat -L -c %a $d; done");
+	assert_exit(r, 0);
+	assert_string_equal(sbx_buf_str(&r.out[0]), "1777\n1777\n1777\n755\n");
+	run_done(&r);
 }
 
 static void a_fork_bomb_leaves_room_for_the_next_run(void **state)
@@ -995,6 +1014,43 @@ static void a_disk_bomb_is_stopped_before_the_reserve(void **state)
 	box_gone(good);
 }
 
+static void an_inode_bomb_is_stopped(void **state)
+{
+	struct box *good = box_up("good2"), *bad = box_up("bad2");
+	const char *const argv[] = { "sh", "-c", "while :; do echo x >> log; sleep 0.1; done", NULL };
+	struct sbx_exec_spec spec = { .argv = argv, .env = env, .stdin_fd = -1, .code_arg = -1 };
+	struct run g, r;
+
+	(void)state;
+	sbx_local_inodes_reserve = 0;
+	{
+		struct statvfs v;
+
+		statvfs(state_dir, &v);
+		if (v.f_files == 0) {
+			print_message("no inodes are counted here\n");
+			box_gone(bad);
+			box_gone(good);
+			return;
+		}
+		sbx_local_inodes_reserve = v.f_favail - 60000;
+	}
+	assert_int_equal(start(good, &g, &spec, NULL), 0);
+	await(g.started);
+	code(bad, &r, "python3", "t.py",
+	     "import os\nfor i in range(300000):\n    if i % 1000 == 0: os.mkdir(f'd{i}')\n"
+	     "    os.close(os.open(f'd{i - i % 1000}/{i}', os.O_CREAT))\n");
+	assert_true(r.end.lost);
+	assert_non_null(strstr(r.end.reason, "using up the inodes"));
+	run_done(&r);
+	assert_false(g.ended);
+	sbx_local_inodes_reserve = 0;
+	box_gone(bad);
+	ops->exec_signal(g.exec, SIGKILL, NULL);
+	run_done(&g);
+	box_gone(good);
+}
+
 /* ---- speed ---- */
 
 static int by_value(const void *a, const void *b)
@@ -1052,6 +1108,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(put_of_a_running_program_kills_it),
 		cmocka_unit_test(programs_have_no_rights),
 		cmocka_unit_test(languages_work),
+		cmocka_unit_test(scratch_folders_are_writable),
 		cmocka_unit_test(a_fork_bomb_leaves_room_for_the_next_run),
 		cmocka_unit_test(a_memory_bomb_is_told_as_oom),
 		cmocka_unit_test(a_program_cannot_keep_itself_from_being_killed),
@@ -1067,6 +1124,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_killed_daemon_is_cleaned_up_after),
 		cmocka_unit_test(a_second_daemon_is_refused),
 		cmocka_unit_test(a_disk_bomb_is_stopped_before_the_reserve),
+		cmocka_unit_test(an_inode_bomb_is_stopped),
 		cmocka_unit_test(speed),
 	};
 
