@@ -8,6 +8,8 @@
 
 #include "base/list.h"
 
+#include <stdint.h>
+
 /* embedded in every struct behind fi->fh */
 struct sbx_open {
 	struct sbx_list link;
@@ -17,6 +19,8 @@ struct sbx_open {
 void sbx_open_add(struct sbx_open *open, void (*drop)(struct sbx_open *open));
 /* sbx_open_remove - at RELEASE, before it is freed; or when the kernel did not take the OPEN's answer */
 void sbx_open_remove(struct sbx_open *open);
+/* sbx_open_count - for stats */
+uint64_t sbx_open_count(void);
 /* sbx_open_drop_all - no request can come any more.  Main thread */
 void sbx_open_drop_all(void);
 

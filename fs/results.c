@@ -170,7 +170,7 @@ int sbx_result_node(const struct sbx_ref *ref, const struct sbx_file *file, stru
 			return -ENOMEM;
 		}
 		fresh->node.ops = &result_ops;
-		fresh->ref = sbx_ref_get(&(struct sbx_ref){ ref->box, ref->slot, NULL });
+		fresh->ref = sbx_ref_get(&(struct sbx_ref){ .box = ref->box, .slot = ref->slot });
 		fresh->which = which;
 		sbx_lock_init(&fresh->lock);
 		fresh->run = sbx_run_get(run);

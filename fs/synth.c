@@ -7,6 +7,7 @@
 #include "base/lock.h"
 #include "box.h"
 #include "catalog.h"
+#include "config.h"
 #include "fs.h"
 #include "open.h"
 #include "reply.h"
@@ -38,7 +39,7 @@ void sbx_ref_put(struct sbx_ref *ref)
 	sbx_run_put(ref->run); /* the box last: the others lean on it */
 	sbx_slot_put(ref->slot);
 	sbx_box_put(ref->box);
-	*ref = (struct sbx_ref){ NULL, NULL, NULL };
+	*ref = (struct sbx_ref){ 0 };
 }
 
 uint64_t sbx_ref_ino(const struct sbx_ref *ref, unsigned int index)
@@ -49,6 +50,9 @@ uint64_t sbx_ref_ino(const struct sbx_ref *ref, unsigned int index)
 		return ref->slot->ino_base | index;
 	if (ref->box)
 		return ref->box->ino_base | index;
+	if (ref->template) /* blocks of the highest numbers, which are never given out either */
+		return SBX_INO_CONTROL | UINT64_C(0x7fffffffff000000) |
+		       (uint64_t)(ref->template - sbx_fs.config->templates) << 8 | index;
 	return SBX_INO_CONTROL | index; /* block 0 is never given out */
 }
 

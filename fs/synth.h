@@ -21,12 +21,14 @@ struct sbx_box;
 struct sbx_run;
 struct sbx_slot;
 struct sbx_folder;
+struct sbx_template;
 
-/* what a node speaks about; all counted, or NULL */
+/* what a node speaks about; all counted but the template, or NULL */
 struct sbx_ref {
 	struct sbx_box *box;
 	struct sbx_slot *slot;
 	struct sbx_run *run;
+	const struct sbx_template *template; /* of the configuration */
 };
 
 enum sbx_file_flags {
@@ -138,6 +140,7 @@ void sbx_attr_init(struct stat *attr, uint64_t ino, mode_t mode, uint64_t size);
 /* the folders, one file each */
 extern const struct sbx_folder sbx_root_folder;	   /* tree_root.c */
 extern const struct sbx_folder sbx_control_folder; /* tree_control.c: .sbxfs */
+extern const struct sbx_folder sbx_templates_folder; /* tree_templates.c */
 extern const struct sbx_folder sbx_box_folder;	   /* tree_box.c */
 extern const struct sbx_folder sbx_run_folder;	   /* tree_run.c */
 extern const struct sbx_folder sbx_slot_folder;	   /* tree_run.c */

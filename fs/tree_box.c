@@ -125,7 +125,7 @@ static int processes_node(const struct sbx_ref *ref, const struct sbx_file *file
 static int run_node(const struct sbx_ref *ref, const struct sbx_file *file, struct sbx_node **ret,
 		    struct stat *attr)
 {
-	struct sbx_ref own = { ref->box, ref->box->run, NULL };
+	struct sbx_ref own = { .box = ref->box, .slot = ref->box->run };
 
 	return sbx_synth_node(&own, &sbx_run_folder, file, &sbx_run_folder, sbx_ref_ino(ref, file->index), ret,
 			      attr);

@@ -372,7 +372,7 @@ static struct sbx_run *find(struct sbx_box *box, const char *name)
 
 static int process_node(struct sbx_box *box, struct sbx_run *run, struct sbx_node **ret, struct stat *attr)
 {
-	struct sbx_ref ref = { box, NULL, run };
+	struct sbx_ref ref = { .box = box, .run = run };
 
 	return sbx_synth_node(&ref, &sbx_processes_folder, NULL, run->background ? &background_folder : &run_folder,
 			      sbx_run_ino(run, LINE_FOLDER), ret, attr);

@@ -15,7 +15,7 @@
 
 static int box_node(struct sbx_box *box, struct sbx_node **ret, struct stat *attr)
 {
-	struct sbx_ref ref = { box, NULL, NULL };
+	struct sbx_ref ref = { .box = box };
 
 	return sbx_synth_node(&ref, &sbx_root_folder, NULL, &sbx_box_folder, sbx_ref_ino(&ref, LINE_BOX), ret,
 			      attr);

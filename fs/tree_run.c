@@ -130,7 +130,7 @@ static int list_files(const struct sbx_ref *ref, struct sbx_names *names)
 
 static int slot_node(struct sbx_box *box, struct sbx_slot *slot, struct sbx_node **ret, struct stat *attr)
 {
-	struct sbx_ref ref = { box, slot, NULL };
+	struct sbx_ref ref = { .box = box, .slot = slot };
 
 	return sbx_synth_node(&ref, &sbx_slot_folder, NULL, &sbx_slot_folder, slot->ino_base | LINE_FOLDER, ret,
 			      attr);

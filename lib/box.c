@@ -512,6 +512,7 @@ int sbx_box_submit(struct sbx_box *box, struct sbx_run *run, struct sbx_err *err
 		return sbx_err_set(err, ESTALE, "the sandbox was deleted");
 	}
 	atomic_fetch_add(&box->active, 1);
+	atomic_fetch_add(&box->catalog->runs_started, 1);
 	sbx_lock(&run->lock);
 	run->active = true;
 	sbx_unlock(&run->lock);

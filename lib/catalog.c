@@ -367,6 +367,7 @@ void sbx_catalog_fail(struct sbx_catalog *catalog, const char *box, const char *
 
 	sbx_buf_printf(&line, "%s %s %s %s %s %s", sbx_clock_format(sbx_clock_wall(), when), box ? box : "-",
 		       op, path && path[0] ? path : "-", sbx_errno_name(err->code), err->text);
+	atomic_fetch_add(&catalog->failures, 1);
 	if (line.failed)
 		return;
 	one_line(line.data);
@@ -393,4 +394,20 @@ int sbx_catalog_errors(struct sbx_catalog *catalog, struct sbx_buf *out)
 	}
 	sbx_unlock(&catalog->lock);
 	return out->failed ? -ENOMEM : 0;
+}
+
+void sbx_catalog_stats(struct sbx_catalog *catalog, struct sbx_stats *ret)
+{
+	size_t i;
+
+	memset(ret, 0, sizeof(*ret));
+	ret->runs_started = atomic_load(&catalog->runs_started);
+	ret->failures = atomic_load(&catalog->failures);
+	sbx_lock(&catalog->lock);
+	ret->boxes = catalog->n;
+	for (i = 0; i < catalog->n; i++) {
+		ret->runs_active += atomic_load(&catalog->boxes[i]->active);
+		ret->spool_bytes += atomic_load(&catalog->boxes[i]->spooled);
+	}
+	sbx_unlock(&catalog->lock);
 }

@@ -36,6 +36,7 @@ struct sbx_catalog {
 	int spool_dir;			     /* descriptor of the folder for spools */
 
 	atomic_uint_fast64_t next_ino;	     /* blocks of 256 control inode numbers */
+	atomic_uint_fast64_t runs_started, failures; /* since the mount, for stats */
 	atomic_uint_fast64_t boxes_n;	     /* objects alive, also deleted ones that are still held */
 
 	struct sbx_lock lock;
@@ -87,6 +88,12 @@ void sbx_catalog_event(struct sbx_catalog *catalog, const char *box, const char 
  */
 void sbx_catalog_fail(struct sbx_catalog *catalog, const char *box, const char *op, const char *path,
 		      const struct sbx_err *err);
+/* what .sbxfs/stats shows of the mount */
+struct sbx_stats {
+	uint64_t boxes, runs_started, runs_active, failures;
+	uint64_t spool_bytes; /* output kept */
+};
+void sbx_catalog_stats(struct sbx_catalog *catalog, struct sbx_stats *ret);
 /* sbx_catalog_errors - the text of .sbxfs/errors, oldest first */
 int sbx_catalog_errors(struct sbx_catalog *catalog, struct sbx_buf *out);
 
