@@ -44,7 +44,7 @@ def table_names(path):
 # the tree
 tree = read("docs/tree.md")
 same("BOX/", table_names("fs/tree_box.c"), {n.rstrip("/") for n in first_cells(section(tree, "BOX/"))})
-same(".sbxfs/", table_names("fs/tree_control.c"), first_cells(section(tree, ".sbxfs/")))
+same(".sbxfs/", table_names("fs/tree_control.c"), {n.rstrip("/") for n in first_cells(section(tree, ".sbxfs/"))})
 run = first_cells(section(tree, "BOX/run/"))
 same("BOX/run/", table_names("fs/tree_run.c"), {n for n in run if not n.startswith("code")})
 processes = {n for n in first_cells(section(tree, "BOX/processes/")) if not n.endswith("/")}
