@@ -22,6 +22,7 @@
 
 #define VALUE_MAX (1024 * 1024) /* bytes of one value file */
 #define LINES_MAX (64u * 1024 * 1024) /* bytes of a text of several lines */
+#define FOLDER_ENTRY_S 1.0 /* the kernel need not ask again for a folder by that name */
 
 struct sbx_ref sbx_ref_get(const struct sbx_ref *ref)
 {
@@ -181,16 +182,29 @@ int sbx_folder_lookup(struct sbx_synth *dir, const char *name, struct sbx_node *
 			      ret, attr);
 }
 
+/*
+ * How long the kernel need not ask for a name again: for a path through BOX/run or BOX/workspace this saves two of three
+ * questions.  rmdir() makes the kernel forget at once; a box that goes by itself answers ESTALE, and then the kernel asks.
+ * Attributes are not kept: through them a handle of a deleted box would still look alive.
+ */
+static double entry_timeout_s(const struct sbx_synth *dir, const char *name, const struct stat *attr)
+{
+	if (!S_ISDIR(attr->st_mode))
+		return 0;
+	return dir->folder->steady || sbx_folder_find(dir->folder, name) ? FOLDER_ENTRY_S : 0;
+}
+
 void sbx_folder_op_lookup(fuse_req_t req, struct sbx_node *dir, const char *name)
 {
+	struct sbx_synth *synth = sbx_synth_of(dir);
 	struct sbx_node *node;
 	struct stat attr;
-	int r = sbx_folder_lookup(sbx_synth_of(dir), name, &node, &attr);
+	int r = sbx_folder_lookup(synth, name, &node, &attr);
 
 	if (r < 0)
 		sbx_reply_err(req, r);
 	else
-		sbx_reply_entry(req, node, &attr, 0, 0);
+		sbx_reply_entry(req, node, &attr, 0, entry_timeout_s(synth, name, &attr));
 }
 
 void sbx_folder_op_getattr(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
@@ -236,7 +250,7 @@ void sbx_folder_op_mkdir(fuse_req_t req, struct sbx_node *dir, const char *name,
 	if (r == 0)
 		r = synth->folder->mkdir(&synth->ref, name, &node, &attr, &err);
 	if (r == 0)
-		sbx_reply_entry(req, node, &attr, 0, 0);
+		sbx_reply_entry(req, node, &attr, 0, entry_timeout_s(synth, name, &attr));
 	else if (err.code)
 		sbx_fail(req, synth->ref.box, "mkdir", name, &err, r);
 	else
@@ -437,6 +451,7 @@ void sbx_folder_op_readdir(fuse_req_t req, struct sbx_node *node, size_t size, o
 			if (sbx_folder_lookup(dir, item->name, &child, &e.attr) < 0)
 				continue; /* gone since */
 			e.ino = sbx_node_id(child);
+			e.entry_timeout = entry_timeout_s(dir, item->name, &e.attr);
 			need = fuse_add_direntry_plus(req, buf + used, size - used, item->name, &e,
 						      (off_t)i + 1);
 		} else if (plus) {

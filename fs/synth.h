@@ -82,6 +82,8 @@ struct sbx_folder {
 	/* the object that @ref speaks about is gone: -ESTALE, else 0.  NULL: never */
 	int (*alive)(const struct sbx_ref *ref);
 	nlink_t links; /* shown; 0 = 2 */
+	/* a folder that `lookup` finds goes only by rmdir() through this mount (or late: then all of it answers ESTALE) */
+	bool steady;
 };
 
 /* the node of a control file or folder */

@@ -86,4 +86,5 @@ const struct sbx_folder sbx_root_folder = {
 	.list = root_list,
 	.mkdir = root_mkdir,
 	.rmdir = root_rmdir,
+	.steady = true,
 };

@@ -336,6 +336,7 @@ const struct sbx_folder sbx_run_folder = {
 	.rmdir = run_rmdir,
 	.ops = &run_ops,
 	.alive = slot_alive,
+	.steady = true,
 };
 
 const struct sbx_folder sbx_slot_folder = {
