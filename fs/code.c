@@ -223,7 +223,7 @@ int sbx_code_file_new(const struct sbx_ref *ref, const char *name, mode_t mode, 
 	file->refs = 2;
 	file->linked = true;
 	strcpy(file->name, name);
-	file->ino = sbx_catalog_ino(sbx_fs.catalog);
+	file->ino = sbx_catalog_ino(sbx_fs.catalog, 1);
 	file->mode = mode & 07777;
 	file->mtime = sbx_clock_wall();
 	sbx_list_init(&file->handles);

@@ -26,6 +26,7 @@ const char sbx_readme[] =
 	"workspace/ the sandbox's files (in the sandbox: /workspace). Links that lead out of it are shown as .outside/...\n"
 	"status     creating running paused stopped failed; write start, stop, pause or restart to it\n"
 	"ready      cat waits until the sandbox runs        error   why something failed here\n"
+	"usage monitor/10m ports                            what it uses now, used lately (any span), where it listens\n"
 	"env        NAME=value lines for every run and process of the sandbox\n"
 	"\n"
 	"exit is the program's code, 128+n after signal n, 124 after a timeout, 127 if the interpreter is missing.\n"

@@ -29,6 +29,7 @@ struct sbx_ref {
 	struct sbx_slot *slot;
 	struct sbx_run *run;
 	const struct sbx_template *template; /* of the configuration */
+	uint64_t arg; /* a number that the file knows the meaning of */
 };
 
 enum sbx_file_flags {
@@ -146,6 +147,7 @@ extern const struct sbx_folder sbx_templates_folder; /* tree_templates.c */
 extern const struct sbx_folder sbx_box_folder;	   /* tree_box.c */
 extern const struct sbx_folder sbx_run_folder;	   /* tree_run.c */
 extern const struct sbx_folder sbx_slot_folder;	   /* tree_run.c */
+extern const struct sbx_folder sbx_monitor_folder;   /* tree_monitor.c */
 extern const struct sbx_folder sbx_processes_folder; /* tree_processes.c */
 
 #endif

@@ -12,6 +12,7 @@
 #include "park.h"
 #include "reply.h"
 #include "slot.h"
+#include "tree_monitor.h"
 #include "tree_workspace.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_STATUS = 2, LINE_READY, LINE_ERROR, LINE_INFO, LINE_RUNTIME, LINE_RUN, LINE_PROCESSES, LINE_WORKSPACE, LINE_ENV };
+enum { LINE_STATUS = 2, LINE_READY, LINE_ERROR, LINE_INFO, LINE_RUNTIME, LINE_RUN, LINE_PROCESSES, LINE_WORKSPACE, LINE_ENV, LINE_USAGE, LINE_PORTS, LINE_MONITOR };
 
 static int status_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_err *err)
 {
@@ -294,6 +295,9 @@ static const struct sbx_file box_files[] = {
 	{ .name = "env", .index = LINE_ENV, .mode = 0644, .flags = SBX_FILE_LINES, .read = env_read, .write = env_write, .reset = env_reset },
 	{ .name = "info.json", .index = LINE_INFO, .mode = 0444, .read = info_read },
 	{ .name = "runtime", .index = LINE_RUNTIME, .mode = 0444, .read = runtime_read },
+	{ .name = "usage", .index = LINE_USAGE, .mode = 0444, .read = sbx_usage_read },
+	{ .name = "ports", .index = LINE_PORTS, .mode = 0444, .read = sbx_ports_read },
+	{ .name = "monitor", .index = LINE_MONITOR, .folder = &sbx_monitor_folder },
 	{ .name = "run", .index = LINE_RUN, .mode = 0755, .folder = &sbx_run_folder, .node = run_node },
 	{ .name = "processes", .index = LINE_PROCESSES, .mode = 0755, .folder = &sbx_processes_folder, .node = processes_node },
 	{ .name = "workspace", .index = LINE_WORKSPACE, .mode = 0755, .folder = &sbx_box_folder, .node = workspace_node },

@@ -48,6 +48,7 @@ void sbx_box_put(struct sbx_box *box)
 	sbx_list_for_each_safe (p, tmp, &box->runs)
 		sbx_run_put(sbx_container_of(p, struct sbx_run, link));
 	free(box->env);
+	sbx_monitor_done(&box->monitor);
 	if (box->pbox)
 		box->catalog->ops->box_put(box->pbox);
 	atomic_fetch_sub(&box->catalog->boxes_n, 1);
@@ -81,13 +82,13 @@ bool sbx_box_deleted(struct sbx_box *box)
 	return deleted;
 }
 
-/* takes all runs that wait for the box; each has the list's reference still */
+/* takes all runs that wait for the box, each with a reference; from now on their wait_link is the caller's */
 static void take_waiting_locked(struct sbx_box *box, struct sbx_list *todo) SBX_REQUIRES(box->lock)
 {
 	struct sbx_list *p;
 
 	sbx_list_for_each (p, &box->waiting)
-		sbx_run_get(sbx_container_of(p, struct sbx_run, wait_link));
+		sbx_run_get(sbx_container_of(p, struct sbx_run, wait_link))->waiting = false;
 	sbx_list_splice(todo, &box->waiting);
 }
 
@@ -105,12 +106,47 @@ static void each_waiting(struct sbx_list *todo, const struct sbx_err *why)
 	}
 }
 
+/* box->state is CREATING and `starting` set; what waits is refused if it cannot be */
+static int start_box(struct sbx_box *box, enum sbx_box_state before, struct sbx_err *err)
+{
+	struct sbx_err why = SBX_ERR_INIT;
+	struct sbx_list todo;
+	int r = sbx_box_ops(box)->box_start(box->pbox, &why);
+
+	if (r == 0)
+		return 0;
+	sbx_list_init(&todo);
+	sbx_lock(&box->lock);
+	box->starting = false;
+	box->state = before;
+	take_waiting_locked(box, &todo);
+	sbx_unlock(&box->lock);
+	sbx_gate_notify(&box->gate);
+	sbx_err_wrap(&why, r, "the sandbox could not be started");
+	each_waiting(&todo, &why);
+	if (err)
+		*err = why;
+	return r;
+}
+
+static int call_stop(struct sbx_box *box, struct sbx_err *err)
+{
+	int r = sbx_box_ops(box)->box_stop(box->pbox, err);
+
+	if (r < 0) {
+		sbx_lock(&box->lock);
+		box->stopping = box->start_again = false;
+		sbx_unlock(&box->lock);
+	}
+	return r;
+}
+
 static void on_state(void *data, enum sbx_box_state state, const struct sbx_err *why)
 {
 	struct sbx_box *box = data;
 	struct sbx_err reason = SBX_ERR_INIT;
 	struct sbx_list todo;
-	bool deleted, start = false;
+	bool deleted, start = false, stop;
 
 	sbx_list_init(&todo);
 	sbx_box_get(box);
@@ -119,10 +155,19 @@ static void on_state(void *data, enum sbx_box_state state, const struct sbx_err 
 	if (!deleted)
 		box->state = state;
 	box->starting = false;
-	if (state == SBX_BOX_RUNNING || state == SBX_BOX_FAILED || deleted)
+	box->pausing = false;
+	stop = box->stop_later && !deleted && (state == SBX_BOX_CREATING || state == SBX_BOX_RUNNING);
+	box->stop_later = false;
+	if (state == SBX_BOX_STOPPED || state == SBX_BOX_FAILED) {
+		start = state == SBX_BOX_STOPPED && !deleted && (box->start_again || !sbx_list_empty(&box->waiting));
+		box->stopping = box->start_again = false;
+	}
+	if (start) { /* a run, or `start`, came while it was being stopped */
+		box->state = SBX_BOX_CREATING;
+		box->starting = true;
+	}
+	if ((state == SBX_BOX_RUNNING && !box->stopping) || state == SBX_BOX_FAILED || deleted)
 		take_waiting_locked(box, &todo);
-	else if (state == SBX_BOX_STOPPED && !sbx_list_empty(&box->waiting))
-		start = true; /* a run came while it was being stopped */
 	sbx_unlock(&box->lock);
 
 	sbx_catalog_event(box->catalog, box->name, "%s%s%s", state == SBX_BOX_GONE ? "deleted" : state_names[state],
@@ -135,10 +180,20 @@ static void on_state(void *data, enum sbx_box_state state, const struct sbx_err 
 			    why && why->code ? ": " : "", why && why->code ? why->text : "");
 		each_waiting(&todo, &reason);
 	} else {
+		if (state == SBX_BOX_RUNNING)
+			sbx_monitor_restarted(&box->monitor);
+		if (state == SBX_BOX_RUNNING && !sbx_list_empty(&todo))
+			sbx_monitor_active(&box->monitor);
 		each_waiting(&todo, NULL);
 	}
-	if (start)
-		sbx_box_verb(box, "start", 5, NULL);
+	if (stop)
+		call_stop(box, NULL);
+	if (start) {
+		struct sbx_err failed = SBX_ERR_INIT;
+
+		if (start_box(box, SBX_BOX_STOPPED, &failed) < 0)
+			sbx_box_fail(box, "start", NULL, &failed);
+	}
 	sbx_gate_notify(&box->gate);
 	if (state == SBX_BOX_GONE)
 		sbx_catalog_gone(box->catalog, box);
@@ -167,16 +222,19 @@ int sbx_box_new(struct sbx_catalog *catalog, const char *name, const struct sbx_
 	box->catalog = catalog;
 	atomic_fetch_add(&catalog->boxes_n, 1);
 	strncpy(box->name, name, sizeof(box->name) - 1);
-	box->ino_base = sbx_catalog_ino(catalog);
+	box->ino_base = sbx_catalog_ino(catalog, 1);
+	box->monitor_ino = sbx_catalog_ino(catalog, SBX_MONITOR_INOS / 256);
 	sbx_gate_init(&box->gate);
 	sbx_lock_init(&box->lock);
 	sbx_lock_init(&box->save_lock);
+	sbx_monitor_init(&box->monitor, box);
 	sbx_list_init(&box->deleting);
 	sbx_list_init(&box->slots);
 	sbx_list_init(&box->runs);
 	sbx_list_init(&box->waiting);
 	box->next_id = 1;
 	box->state = template ? SBX_BOX_CREATING : SBX_BOX_STOPPED;
+	box->starting = template != NULL;
 	r = sbx_slot_new(box, "", &box->run, err);
 	if (r == 0 && template)
 		r = catalog->ops->box_create(catalog->provider, name, template, &box_events, box,
@@ -230,6 +288,7 @@ void sbx_box_delete(struct sbx_box *box)
 
 	sbx_err_set(&why, ECANCELED, "the sandbox was deleted");
 	sbx_catalog_deleting(box->catalog, box);
+	sbx_monitor_stop(&box->monitor);
 	sbx_lock(&box->lock);
 	box->deleted = true;
 	box->state = SBX_BOX_DELETING;
@@ -257,6 +316,7 @@ void sbx_box_close(struct sbx_box *box)
 	struct sbx_err why = SBX_ERR_INIT;
 
 	sbx_err_set(&why, ESHUTDOWN, "the mount has ended");
+	sbx_monitor_stop(&box->monitor);
 	end_runs(box, &why);
 }
 
@@ -265,60 +325,91 @@ enum sbx_box_state sbx_box_state(struct sbx_box *box, struct sbx_err *why)
 	enum sbx_box_state state;
 
 	sbx_lock(&box->lock);
-	state = box->state;
+	state = box->stopping && box->start_again ? SBX_BOX_CREATING : box->state;
 	if (why)
 		*why = box->last;
 	sbx_unlock(&box->lock);
 	return state;
 }
 
+static int verb_start(struct sbx_box *box, struct sbx_err *err)
+{
+	const struct sbx_provider_ops *ops = sbx_box_ops(box);
+	enum sbx_box_state before;
+	bool resume, start = false;
+
+	sbx_lock(&box->lock);
+	before = box->state;
+	resume = !box->stopping && (before == SBX_BOX_PAUSED || (before == SBX_BOX_RUNNING && box->pausing));
+	if (box->stop_later) {
+		box->stopping = box->stop_later = false; /* it is starting anyway */
+	} else if (box->stopping) {
+		box->start_again = true;
+	} else if (before == SBX_BOX_STOPPED || before == SBX_BOX_FAILED) {
+		start = box->starting = true;
+		box->state = SBX_BOX_CREATING;
+	}
+	box->pausing = box->pausing && !resume;
+	sbx_unlock(&box->lock);
+	if (resume)
+		return ops->box_resume(box->pbox, err);
+	return start ? start_box(box, before, err) : 0;
+}
+
+/* @again: and start then */
+static int verb_stop(struct sbx_box *box, bool again, struct sbx_err *err)
+{
+	bool stop, later;
+
+	sbx_lock(&box->lock);
+	/* STOPPED will come only if there is something to stop */
+	stop = !box->stopping && !(again && box->starting) &&
+	       (box->state == SBX_BOX_RUNNING || box->state == SBX_BOX_PAUSED || box->state == SBX_BOX_CREATING);
+	later = stop && box->starting;
+	if (stop)
+		box->stopping = true;
+	if (later)
+		box->stop_later = true;
+	if (box->stopping)
+		box->start_again = again;
+	sbx_unlock(&box->lock);
+	if (!stop)
+		return again ? verb_start(box, err) : 0;
+	return later ? 0 : call_stop(box, err);
+}
+
 int sbx_box_verb(struct sbx_box *box, const char *verb, size_t len, struct sbx_err *err)
 {
 	const struct sbx_provider_ops *ops = sbx_box_ops(box);
 	enum sbx_box_state state = sbx_box_state(box, NULL);
+	bool pause;
 	int r;
 
 	verb = sbx_text_trim(verb, &len);
-	if (len == 5 && memcmp(verb, "start", 5) == 0) {
+	if (len == 5 && memcmp(verb, "start", 5) == 0)
+		return verb_start(box, err);
+	if (len == 4 && memcmp(verb, "stop", 4) == 0)
+		return verb_stop(box, false, err);
+	if (len == 5 && memcmp(verb, "pause", 5) == 0) {
 		if (state == SBX_BOX_PAUSED)
-			return ops->box_resume(box->pbox, err);
-		if (state == SBX_BOX_RUNNING)
 			return 0;
 		sbx_lock(&box->lock);
-		if (box->starting || box->state == SBX_BOX_CREATING) {
-			sbx_unlock(&box->lock);
-			return 0;
-		}
-		box->starting = true;
-		box->state = SBX_BOX_CREATING;
+		pause = box->state == SBX_BOX_RUNNING && !box->stopping;
+		box->pausing = pause;
 		sbx_unlock(&box->lock);
-		r = ops->box_start(box->pbox, err);
+		if (!pause)
+			return sbx_err_set(err, EINVAL, "the sandbox is %s: only a running one can pause",
+					   state == SBX_BOX_RUNNING ? "being stopped" : state_names[state]);
+		r = ops->box_pause(box->pbox, err);
 		if (r < 0) {
 			sbx_lock(&box->lock);
-			box->starting = false;
-			box->state = state;
+			box->pausing = false;
 			sbx_unlock(&box->lock);
 		}
 		return r;
 	}
-	if (len == 4 && memcmp(verb, "stop", 4) == 0)
-		return state == SBX_BOX_STOPPED ? 0 : ops->box_stop(box->pbox, err);
-	if (len == 5 && memcmp(verb, "pause", 5) == 0) {
-		if (state == SBX_BOX_PAUSED)
-			return 0;
-		if (state != SBX_BOX_RUNNING)
-			return sbx_err_set(err, EINVAL, "the sandbox is %s: only a running one can pause",
-					   state_names[state]);
-		return ops->box_pause(box->pbox, err);
-	}
-	if (len == 7 && memcmp(verb, "restart", 7) == 0) {
-		if (state != SBX_BOX_STOPPED) {
-			r = ops->box_stop(box->pbox, err);
-			if (r < 0)
-				return r;
-		}
-		return ops->box_start(box->pbox, err);
-	}
+	if (len == 7 && memcmp(verb, "restart", 7) == 0)
+		return verb_stop(box, true, err);
 	return sbx_err_set(err, EINVAL, "'%.*s' is not one of start, stop, pause, restart",
 			   (int)(len > 40 ? 40 : len), verb);
 }
@@ -501,6 +592,7 @@ char **sbx_box_env_vector(struct sbx_box *box)
 
 int sbx_box_submit(struct sbx_box *box, struct sbx_run *run, struct sbx_err *err)
 {
+	enum sbx_box_state before;
 	bool now, start;
 
 	if (atomic_load(&box->active) >= SBX_RUNS_MAX)
@@ -517,25 +609,23 @@ int sbx_box_submit(struct sbx_box *box, struct sbx_run *run, struct sbx_err *err
 	run->active = true;
 	sbx_unlock(&run->lock);
 	list_run_locked(box, run);
-	now = box->state == SBX_BOX_RUNNING;
-	start = box->state == SBX_BOX_STOPPED || box->state == SBX_BOX_FAILED;
-	if (!now)
+	before = box->state;
+	now = before == SBX_BOX_RUNNING && !box->stopping;
+	start = before == SBX_BOX_STOPPED || before == SBX_BOX_FAILED;
+	if (!now) {
+		run->waiting = true;
 		sbx_list_append(&box->waiting, &run->wait_link);
+	}
+	if (start) {
+		box->starting = true;
+		box->state = SBX_BOX_CREATING;
+	}
 	sbx_unlock(&box->lock);
 	if (now) {
 		sbx_run_start(run);
+		sbx_monitor_active(&box->monitor);
 	} else if (start) {
-		struct sbx_err why = SBX_ERR_INIT;
-
-		if (sbx_box_verb(box, "start", 5, &why) < 0) {
-			struct sbx_list todo;
-
-			sbx_list_init(&todo);
-			sbx_lock(&box->lock);
-			take_waiting_locked(box, &todo);
-			sbx_unlock(&box->lock);
-			each_waiting(&todo, &why);
-		}
+		start_box(box, before, NULL); /* the run tells why not */
 	}
 	return 0;
 }
@@ -606,7 +696,9 @@ void sbx_box_forget_run(struct sbx_box *box, struct sbx_run *run)
 	run->listed = false;
 	if (listed)
 		sbx_list_remove(&run->link);
-	sbx_list_remove(&run->wait_link);
+	if (run->waiting) /* else whoever took it may be walking its list */
+		sbx_list_remove(&run->wait_link);
+	run->waiting = false;
 	sbx_unlock(&box->lock);
 	if (listed)
 		sbx_run_put(run);

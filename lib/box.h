@@ -10,6 +10,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "gate.h"
+#include "monitor.h"
 #include "provider.h"
 
 #include <stdatomic.h>
@@ -23,6 +24,7 @@ struct sbx_run;
 struct sbx_slot;
 
 #define SBX_NAME_MAX 64	      /* a box or slot name with its NUL */
+#define SBX_MONITOR_INOS 4096 /* spans of monitor/ in seconds */
 #define SBX_RUNS_KEPT 32      /* ended runs kept per box, besides those that run/ or a slot shows */
 #define SBX_SLOTS_MAX 1024    /* run/SLOT folders per box */
 #define SBX_RUNS_MAX 4096     /* runs of a box that are pending or running */
@@ -36,6 +38,8 @@ struct sbx_box {
 	char name[SBX_NAME_MAX];
 	struct sbx_gate gate;	     /* state changes */
 	struct sbx_slot *run;	     /* run/ itself */
+	struct sbx_monitor monitor;  /* its own lock */
+	uint64_t monitor_ino;	     /* first of SBX_MONITOR_INOS inode numbers: of monitor/SPAN */
 	bool loading;		     /* main thread, at mount: settings come from the store */
 	struct sbx_lock save_lock;   /* one save of settings at a time; before all other locks */
 	struct sbx_list deleting;    /* guarded by catalog->lock: in catalog->deleting, with a reference */
@@ -45,6 +49,10 @@ struct sbx_box {
 	enum sbx_box_state state;    /* guarded by lock */
 	bool deleted;		     /* guarded by lock: rmdir was answered */
 	bool starting;		     /* guarded by lock: box_start was called, no event yet */
+	bool stopping;		     /* guarded by lock: box_stop was called, STOPPED has not come yet: what comes waits */
+	bool stop_later;	     /* guarded by lock: box_stop is called at the next event: a start that nobody saw has no end */
+	bool start_again;	     /* guarded by lock: and it is to start when STOPPED has come */
+	bool pausing;		     /* guarded by lock: box_pause was called, no event yet */
 	char *env;		     /* guarded by lock: NAME=value lines for every program, NULL = none */
 	struct sbx_err last;	     /* guarded by lock: what `error` shows */
 	struct sbx_list slots;	     /* guarded by lock: run/SLOT, struct sbx_slot.link */

@@ -230,9 +230,9 @@ void sbx_catalog_free(struct sbx_catalog *catalog)
 	free(catalog);
 }
 
-uint64_t sbx_catalog_ino(struct sbx_catalog *catalog)
+uint64_t sbx_catalog_ino(struct sbx_catalog *catalog, unsigned int blocks)
 {
-	uint64_t n = atomic_fetch_add(&catalog->next_ino, 1) & UINT64_C(0x7fffffffffffff);
+	uint64_t n = atomic_fetch_add(&catalog->next_ino, blocks) & UINT64_C(0x7fffffffffffff);
 
 	return (UINT64_C(1) << 63) | (n << 8);
 }

@@ -60,8 +60,8 @@ void sbx_catalog_close(struct sbx_catalog *catalog);
 /* sbx_catalog_free - after the loop was stopped */
 void sbx_catalog_free(struct sbx_catalog *catalog);
 
-/* sbx_catalog_ino - a block of 256 inode numbers that was never used: bit 63 set, low 8 bits 0 */
-uint64_t sbx_catalog_ino(struct sbx_catalog *catalog);
+/* sbx_catalog_ino - @blocks of 256 inode numbers each, in a row, never used: bit 63 set, low 8 bits of the first 0 */
+uint64_t sbx_catalog_ino(struct sbx_catalog *catalog, unsigned int blocks);
 
 /* sbx_catalog_create - mkdir.  -EINVAL (name), -EEXIST, errors of the provider; a counted reference. */
 int sbx_catalog_create(struct sbx_catalog *catalog, const char *name,

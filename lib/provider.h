@@ -72,6 +72,12 @@ struct sbx_pbox_info {
 	struct sbx_limits limits; /* in force */
 };
 
+/* what a running box uses now; UINT64_MAX = not known */
+struct sbx_usage {
+	uint64_t cpu_us; /* user and system, since it came up */
+	uint64_t memory_bytes, pids;
+};
+
 /* ---- programs ---- */
 
 enum sbx_stream { SBX_STDOUT, SBX_STDERR };
@@ -283,6 +289,14 @@ struct sbx_provider_ops {
 	 * python3.11, say); others look for a program of that name and find none, which is right too.
 	 */
 	const char *(*interpreter)(struct sbx_pbox *box, const char *const *names);
+
+	/*
+	 * usage - -EAGAIN: it does not run.   ports - calls @each for every TCP port on which something listens in the box, in
+	 * order; @url: how it is reached from outside, NULL = it is not.  Any thread; quick.  Both may be NULL.
+	 */
+	int (*usage)(struct sbx_pbox *box, struct sbx_usage *ret, struct sbx_err *err);
+	int (*ports)(struct sbx_pbox *box, void (*each)(void *data, unsigned int port, const char *url),
+		     void *data, struct sbx_err *err);
 
 	/*
 	 * settings_save, settings_load - one small text per box that outlives the mount: settings of run/ and slots, as lib/settings.c

@@ -68,7 +68,7 @@ struct sbx_run *sbx_run_new(struct sbx_box *box, enum sbx_run_state state)
 	atomic_init(&run->refs, 1);
 	run->box = box;
 	run->state = state;
-	run->ino_base = sbx_catalog_ino(box->catalog);
+	run->ino_base = sbx_catalog_ino(box->catalog, 1);
 	run->timer.fn = on_timer;
 	sbx_gate_init(&run->gate);
 	sbx_list_init(&run->link);
@@ -475,6 +475,8 @@ static int launch_command(struct sbx_run *run, struct sbx_launch *ret, struct sb
 	return 0;
 }
 
+static void post_end(struct sbx_run *run);
+
 /* starts the program; a failure that a shell would give a number for is that number in *ret_code */
 static int launch_run(struct sbx_run *run, int *ret_code, struct sbx_err *err)
 {
@@ -487,6 +489,7 @@ static int launch_run(struct sbx_run *run, int *ret_code, struct sbx_err *err)
 	struct sbx_pbox_info info;
 	struct sbx_exec *exec = NULL;
 	char **env = NULL;
+	bool missed;
 	int r;
 
 	ops->box_info(pbox, &info);
@@ -528,7 +531,10 @@ static int launch_run(struct sbx_run *run, int *ret_code, struct sbx_err *err)
 		r = ops->exec_start(pbox, &spec, &exec_events, run, &exec, err);
 		if (r == 0)
 			run->exec = exec;
+		missed = r == 0 && run->end_missed;
 		sbx_unlock(&run->lock);
+		if (missed)
+			post_end(run);
 		if (r < 0) {
 			sbx_run_put(run);
 			sbx_box_put(run->box);
@@ -607,7 +613,7 @@ int sbx_run_write_signal(struct sbx_run *run, const char *text, size_t len, stru
 	if (len > 0 && len < sizeof(name)) {
 		memcpy(name, text, len);
 		name[len] = '\0';
-		if (strspn(name, "0123456789") == len)
+		if (strspn(name, "0123456789") == len && len <= 3)
 			sig = atoi(name);
 		for (i = 1; i < NSIG && sig == 0; i++) {
 			const char *known = sigabbrev_np(i);
@@ -623,17 +629,41 @@ int sbx_run_write_signal(struct sbx_run *run, const char *text, size_t len, stru
 	return sbx_run_signal(run, sig, err);
 }
 
+/* a process without a command gets none any more; true: it was one.  Who waits for its end is answered */
+static bool close_unstarted(struct sbx_run *run)
+{
+	bool was;
+
+	sbx_lock(&run->lock);
+	was = run->background && run->state == SBX_RUN_NONE;
+	if (was) {
+		run->state = SBX_RUN_LOST;
+		run->ended = sbx_clock_wall();
+		sbx_err_set(&run->why, ECANCELED, "ended before it started");
+	}
+	sbx_unlock(&run->lock);
+	if (was)
+		sbx_gate_notify(&run->gate);
+	return was;
+}
+
 void sbx_run_kill(struct sbx_run *run)
 {
-	sbx_run_signal(run, SIGKILL, NULL);
+	if (!close_unstarted(run))
+		sbx_run_signal(run, SIGKILL, NULL);
 }
 
 static void end_task(struct sbx_task *task)
 {
 	struct sbx_run *run = sbx_container_of(task, struct sbx_run, end_task);
 	struct sbx_box *box = run->box;
+	bool early;
 
-	if (run->kill_step == 0) {
+	sbx_lock(&run->lock);
+	early = !run->exec && !state_over(run->state);
+	run->end_missed = early; /* launch_run comes back to it */
+	sbx_unlock(&run->lock);
+	if (!early && run->kill_step == 0) {
 		run->kill_step = 1;
 		if (sbx_run_signal(run, SIGTERM, NULL) == 0)
 			sbx_timer_set(box->catalog->loop, &run->timer, KILL_AFTER_MS);
@@ -642,24 +672,32 @@ static void end_task(struct sbx_task *task)
 	sbx_box_put(box);
 }
 
+static void post_end(struct sbx_run *run)
+{
+	sbx_run_get(run);
+	sbx_box_get(run->box);
+	run->end_task.fn = end_task;
+	sbx_loop_post(run->box->catalog->loop, &run->end_task);
+}
+
 void sbx_run_end(struct sbx_run *run)
 {
 	struct sbx_err why = SBX_ERR_INIT;
 	bool waiting;
 
+	if (close_unstarted(run))
+		return;
 	sbx_lock(&run->lock);
 	waiting = run->state == SBX_RUN_PENDING;
+	if (waiting)
+		run->state = SBX_RUN_RUNNING; /* it is ours: sbx_run_start passes over it */
 	sbx_unlock(&run->lock);
-	if (waiting) { /* sbx_run_start passes over it then */
+	if (waiting) {
 		sbx_err_set(&why, ECANCELED, "ended before it started");
 		sbx_run_refuse(run, SBX_RUN_LOST, &why);
 	}
-	if (atomic_exchange(&run->ending, true))
-		return;
-	sbx_run_get(run);
-	sbx_box_get(run->box);
-	run->end_task.fn = end_task;
-	sbx_loop_post(run->box->catalog->loop, &run->end_task);
+	if (!atomic_exchange(&run->ending, true))
+		post_end(run);
 }
 
 int sbx_run_signal(struct sbx_run *run, int sig, struct sbx_err *err)

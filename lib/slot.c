@@ -33,7 +33,7 @@ int sbx_slot_new(struct sbx_box *box, const char *name, struct sbx_slot **ret, s
 	atomic_init(&slot->refs, 1);
 	slot->box = box;
 	strncpy(slot->name, name, sizeof(slot->name) - 1);
-	slot->ino_base = sbx_catalog_ino(box->catalog);
+	slot->ino_base = sbx_catalog_ino(box->catalog, 1);
 	sbx_gate_init(&slot->gate);
 	sbx_list_init(&slot->link);
 	sbx_lock_init(&slot->lock);
@@ -448,7 +448,7 @@ struct sbx_run *sbx_slot_coming_release(struct sbx_slot *slot, struct sbx_run *c
 	run = sbx_run_get(is_coming ? slot->newest : coming);
 	if (is_coming) {
 		sbx_lock(&coming->lock);
-		coming->ino_base = sbx_catalog_ino(slot->box->catalog);
+		coming->ino_base = sbx_catalog_ino(slot->box->catalog, 1);
 		sbx_unlock(&coming->lock);
 	}
 	sbx_unlock(&slot->lock);

@@ -14,6 +14,7 @@
 #include "local/bundle.h"
 #include "local/internal.h"
 #include "local/stored.h"
+#include "local/usage.h"
 #include "local/probe.h"
 #include "local/recover.h"
 #include "local/rootfs.h"
@@ -441,6 +442,8 @@ struct sbx_provider_ops sbx_local_ops = {
 	.exec_signal = sbx_local_exec_signal,
 	.exec_put = sbx_local_exec_put,
 	.interpreter = local_interpreter,
+	.usage = sbx_local_usage,
+	.ports = sbx_local_ports,
 	.check = sbx_local_check,
 	.settings_save = sbx_local_settings_save,
 	.settings_load = sbx_local_settings_load,
