@@ -27,9 +27,9 @@
 /* what is read: the configuration, and what is needed to complete it at the end */
 struct loader {
 	struct sbx_config *config;
-	struct sbx_limits base;	/* `limits`: of every template that does not say otherwise */
-	unsigned int *own;	/* per template: which limits it has of its own, bits of limit_keys */
-	char template_at[300];	/* "FILE:LINE: " of `template` */
+	struct sbx_limits base; /* `limits`: of every template that does not say otherwise */
+	unsigned int *own; /* per template: which limits it has of its own, bits of limit_keys */
+	char template_at[300]; /* "FILE:LINE: " of `template` */
 };
 
 /* appends to a NULL-terminated vector */
@@ -75,8 +75,10 @@ struct number {
 #define SETTING(field) offsetof(struct sbx_config, field)
 
 static const struct number limit_keys[] = {
-	{ "cpu", LIMIT(cpu_milli), sbx_text_cpu, "a number of cores: 0.5, 2, 500m", 10, UINT64_MAX, "0.01", NULL },
-	{ "memory", LIMIT(memory_bytes), sbx_text_size, SIZE_FORM, 8 << 20, UINT64_MAX, "8M", NULL },
+	{ "cpu", LIMIT(cpu_milli), sbx_text_cpu, "a number of cores: 0.5, 2, 500m", 10, UINT64_MAX,
+	  "0.01", NULL },
+	{ "memory", LIMIT(memory_bytes), sbx_text_size, SIZE_FORM, 8 << 20, UINT64_MAX, "8M",
+	  NULL },
 	{ "disk", LIMIT(disk_bytes), sbx_text_size, SIZE_FORM, 1 << 20, UINT64_MAX, "1M", NULL },
 	{ "pids", LIMIT(pids), sbx_text_count, "a whole number", 4, UINT64_MAX, "4", NULL },
 	{ "output", LIMIT(output_bytes), sbx_text_size, SIZE_FORM, 1, UINT64_MAX, "1", NULL },
@@ -84,10 +86,14 @@ static const struct number limit_keys[] = {
 };
 
 static const struct number setting_keys[] = {
-	{ "max_wait", SETTING(max_wait_ms), sbx_text_duration, TIME_FORM, 1000, UINT64_MAX, "1s", NULL },
-	{ "op_timeout", SETTING(op_timeout_ms), sbx_text_duration, TIME_FORM, 100, 600000, "100ms", "10m" },
-	{ "disk_reserve", SETTING(disk_reserve_bytes), sbx_text_size, SIZE_FORM, 0, 1ULL << 50, "0", "1024T" },
-	{ "spool", SETTING(spool_bytes), sbx_text_size, SIZE_FORM, 1 << 20, UINT64_MAX, "1M", NULL },
+	{ "max_wait", SETTING(max_wait_ms), sbx_text_duration, TIME_FORM, 1000, UINT64_MAX, "1s",
+	  NULL },
+	{ "op_timeout", SETTING(op_timeout_ms), sbx_text_duration, TIME_FORM, 100, 600000, "100ms",
+	  "10m" },
+	{ "disk_reserve", SETTING(disk_reserve_bytes), sbx_text_size, SIZE_FORM, 0, 1ULL << 50, "0",
+	  "1024T" },
+	{ "spool", SETTING(spool_bytes), sbx_text_size, SIZE_FORM, 1 << 20, UINT64_MAX, "1M",
+	  NULL },
 	{ "code_max", SETTING(code_bytes), sbx_text_size, SIZE_FORM, 1, 1 << 30, "1", "1G" },
 };
 
@@ -109,13 +115,15 @@ static int read_number(struct sbx_yaml *y, const struct sbx_yaml_value *v, void 
 	r = key->parse(text, strlen(text), &n);
 	if (r == -EINVAL)
 		return sbx_yaml_fail(y, v->line, "'%.60s' is not %s%s", text, key->form,
-			    key->max == UINT64_MAX ? ", or max" : "");
+				     key->max == UINT64_MAX ? ", or max" : "");
 	if (r < 0)
 		return sbx_yaml_fail(y, v->line, "'%.60s' is out of range", text);
 	if (n < key->min)
-		return sbx_yaml_fail(y, v->line, "'%.60s' is too small: at least %s", text, key->min_text);
+		return sbx_yaml_fail(y, v->line, "'%.60s' is too small: at least %s", text,
+				     key->min_text);
 	if (n > key->max)
-		return sbx_yaml_fail(y, v->line, "'%.60s' is too large: at most %s", text, key->max_text);
+		return sbx_yaml_fail(y, v->line, "'%.60s' is too large: at most %s", text,
+				     key->max_text);
 	memcpy((char *)at->object + key->off_bytes, &n, sizeof(n));
 	return 0;
 }
@@ -184,7 +192,8 @@ struct limits_at {
 
 static int each_limit(struct sbx_yaml *y, const char *key, size_t line, void *data)
 {
-	static const char *const known[] = { "cpu", "memory", "disk", "pids", "output", "timeout", NULL };
+	static const char *const known[] = { "cpu",    "memory",  "disk", "pids",
+					     "output", "timeout", NULL };
 	struct limits_at *at = data;
 	size_t i;
 
@@ -240,7 +249,8 @@ static int each_env(struct sbx_yaml *y, const char *key, size_t line, void *data
 	struct env_at at = { data, key };
 
 	if (!sbx_text_env_name(key, strlen(key)))
-		return sbx_yaml_fail(y, line, "not a name for a variable: use letters, digits and _");
+		return sbx_yaml_fail(y, line,
+				     "not a name for a variable: use letters, digits and _");
 	return sbx_yaml_value(y, read_env_value, &at);
 }
 
@@ -319,7 +329,8 @@ static int each_template(struct sbx_yaml *y, const char *key, size_t line, void 
 	struct sbx_template *t;
 
 	if (!sbx_text_box_name(key))
-		return sbx_yaml_fail(y, line, "not a name for a template: use letters, digits, '.', '-', '_'");
+		return sbx_yaml_fail(
+			y, line, "not a name for a template: use letters, digits, '.', '-', '_'");
 	t = template_get(l, key);
 	return t ? sbx_yaml_value(y, read_template, t) : sbx_yaml_memory(y);
 }
@@ -338,8 +349,8 @@ static bool made_of(const char *text, const char *more, size_t max)
 	for (i = 0; text[i]; i++) {
 		char c = text[i];
 
-		if (i >= max || !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-				  strchr(more, c)))
+		if (i >= max || !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+				  (c >= '0' && c <= '9') || strchr(more, c)))
 			return false;
 	}
 	return i > 0;
@@ -355,12 +366,15 @@ static int add_extension(struct sbx_yaml *y, const char *text, size_t line, void
 	if (text[0] == '.')
 		return sbx_yaml_fail(y, line, "'%.60s': without the dot", text);
 	if (!made_of(text, "_+-", 16))
-		return sbx_yaml_fail(y, line, "'%.60s' is not an extension: letters, digits, '_', '+', '-'", text);
+		return sbx_yaml_fail(y, line,
+				     "'%.60s' is not an extension: letters, digits, '_', '+', '-'",
+				     text);
 	for (i = 0; i < c->languages_n; i++) {
 		for (e = c->languages[i].extensions; e && *e; e++) {
 			if (strcmp(*e, text) == 0)
-				return sbx_yaml_fail(y, line, "'%s' belongs to language '%s' already", text,
-					    c->languages[i].name);
+				return sbx_yaml_fail(y, line,
+						     "'%s' belongs to language '%s' already", text,
+						     c->languages[i].name);
 		}
 	}
 	return strv_add(y, &lang->extensions, text);
@@ -379,7 +393,8 @@ static int add_argument(struct sbx_yaml *y, const char *text, size_t line, void 
 	struct sbx_language *lang = data;
 
 	if (strstr(text, "{code}") && strcmp(text, "{code}") != 0)
-		return sbx_yaml_fail(y, line, "'%.60s': {code} must be an argument of its own", text);
+		return sbx_yaml_fail(y, line, "'%.60s': {code} must be an argument of its own",
+				     text);
 	return strv_add(y, &lang->command, text);
 }
 
@@ -417,7 +432,8 @@ static int read_language(struct sbx_yaml *y, const struct sbx_yaml_value *v, voi
 	int r = sbx_yaml_map(y, v, each_of_language, data);
 
 	if (r == 0 && !lang->command && !sbx_language_known(NULL, lang->name))
-		r = sbx_yaml_fail(y, v->line, "is not built in, so it needs a command: [program, \"{code}\"]");
+		r = sbx_yaml_fail(y, v->line,
+				  "is not built in, so it needs a command: [program, \"{code}\"]");
 	return r;
 }
 
@@ -428,7 +444,9 @@ static int each_language(struct sbx_yaml *y, const char *key, size_t line, void 
 	size_t i;
 
 	if (!made_of(key, "_+.-", 32) || strcmp(key, "auto") == 0 || strcmp(key, "shebang") == 0)
-		return sbx_yaml_fail(y, line, "not a name for a language: letters, digits, '_', '+', '.', '-'; not auto");
+		return sbx_yaml_fail(
+			y, line,
+			"not a name for a language: letters, digits, '_', '+', '.', '-'; not auto");
 	for (i = 0; i < c->languages_n; i++) {
 		if (strcmp(c->languages[i].name, key) == 0)
 			return sbx_yaml_value(y, read_language, &c->languages[i]);
@@ -458,7 +476,8 @@ static int add_pattern(struct sbx_yaml *y, const char *text, size_t line, void *
 
 	if (r != 0) {
 		regerror(r, &re, why, sizeof(why));
-		return sbx_yaml_fail(y, line, "'%.100s' is not a regular expression: %s", text, why);
+		return sbx_yaml_fail(y, line, "'%.100s' is not a regular expression: %s", text,
+				     why);
 	}
 	regfree(&re);
 	if (!*text)
@@ -475,7 +494,8 @@ static int each_policy(struct sbx_yaml *y, const char *key, size_t line, void *d
 {
 	static const char *const known[] = { "deny", NULL };
 
-	return strcmp(key, "deny") == 0 ? sbx_yaml_value(y, read_deny, NULL) : sbx_yaml_unknown(y, line, key, known);
+	return strcmp(key, "deny") == 0 ? sbx_yaml_value(y, read_deny, NULL)
+					: sbx_yaml_unknown(y, line, key, known);
 }
 
 static int read_policy(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
@@ -487,9 +507,10 @@ static int read_policy(struct sbx_yaml *y, const struct sbx_yaml_value *v, void 
 
 static int each_top(struct sbx_yaml *y, const char *key, size_t line, void *data)
 {
-	static const char *const known[] = { "state_dir", "oci_runtime", "log",	  "template",	"templates",
-					     "limits",	  "languages",	 "policy", "max_wait",	"op_timeout",
-					     "disk_reserve", "spool",	 "code_max", NULL };
+	static const char *const known[] = { "state_dir", "oci_runtime", "log",		 "template",
+					     "templates", "limits",	 "languages",	 "policy",
+					     "max_wait",  "op_timeout",	 "disk_reserve", "spool",
+					     "code_max",  NULL };
 	struct loader *l = y->user;
 	struct sbx_config *c = l->config;
 	unsigned int ignored = 0;
@@ -586,7 +607,8 @@ static int default_state_dir(struct loader *l, struct sbx_err *err)
 	else if (home)
 		n = asprintf(ret, "%s/.local/state/sbxfs", home);
 	else
-		return sbx_err_set(err, EINVAL, "no home folder is known: set state_dir in the config file");
+		return sbx_err_set(err, EINVAL,
+				   "no home folder is known: set state_dir in the config file");
 	if (n < 0) {
 		*ret = NULL;
 		return no_memory(err);
@@ -624,13 +646,13 @@ static int complete(struct loader *l, struct sbx_err *err)
 			size_t off = limit_keys[k].off_bytes;
 
 			if (!(l->own[i] & 1U << k))
-				memcpy((char *)&c->templates[i].limits + off, (const char *)&l->base + off,
-				       sizeof(uint64_t));
+				memcpy((char *)&c->templates[i].limits + off,
+				       (const char *)&l->base + off, sizeof(uint64_t));
 		}
 	}
 	if (!sbx_config_template(c, c->default_template))
-		return sbx_err_set(err, EINVAL, "%stemplate: there is no template '%s'", l->template_at,
-				   c->default_template);
+		return sbx_err_set(err, EINVAL, "%stemplate: there is no template '%s'",
+				   l->template_at, c->default_template);
 	return default_state_dir(l, err);
 }
 

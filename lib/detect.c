@@ -32,11 +32,11 @@ enum kind {
 };
 
 enum flag {
-	FIRST = 1,    /* first token of a line */
-	PREFIX = 2,   /* a string with letters in front: f"..." */
-	TRIPLE = 4,   /* a string with three quotes */
-	TEMPLATE = 8, /* a string in backticks */
-	INNER = 16,   /* inside brackets */
+	FIRST = 1,	/* first token of a line */
+	PREFIX = 2,	/* a string with letters in front: f"..." */
+	TRIPLE = 4,	/* a string with three quotes */
+	TEMPLATE = 8,	/* a string in backticks */
+	INNER = 16,	/* inside brackets */
 	SUBSCRIPT = 32, /* the innermost bracket is [ */
 };
 
@@ -59,7 +59,8 @@ struct lexer {
 
 static bool word_start(char c)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (unsigned char)c >= 0x80;
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+	       (unsigned char)c >= 0x80;
 }
 
 static bool digit(char c)
@@ -92,13 +93,15 @@ static bool among(const struct token *t, const char *list)
 	return false;
 }
 
-static const char python_words[] =
-	" False None True and as assert async await break class continue def del elif else except finally for from "
-	"global if import in is lambda nonlocal not or pass raise return try while with yield match case type ";
-static const char node_words[] =
-	" async await break case catch class const continue debugger default delete do else export extends finally "
-	"for from function get if import in instanceof let new of return set static super switch throw try typeof "
-	"var void while with yield as ";
+static const char python_words[] = " False None True and as assert async await break class "
+				   "continue def del elif else except finally for from "
+				   "global if import in is lambda nonlocal not or pass raise "
+				   "return try while with yield match case type ";
+static const char node_words[] = " async await break case catch class const continue debugger "
+				 "default delete do else export extends finally "
+				 "for from function get if import in instanceof let new of return "
+				 "set static super switch throw try typeof "
+				 "var void while with yield as ";
 
 static void add(struct lexer *l, enum kind kind, const char *text, size_t len, unsigned int flags)
 {
@@ -163,7 +166,8 @@ static void skip_triple(struct lexer *l, char quote)
 	for (; l->p < l->end; l->p++) {
 		if (*l->p == '\\' && l->p + 1 < l->end)
 			l->p++;
-		else if (l->end - l->p >= 3 && l->p[0] == quote && l->p[1] == quote && l->p[2] == quote) {
+		else if (l->end - l->p >= 3 && l->p[0] == quote && l->p[1] == quote &&
+			 l->p[2] == quote) {
 			l->p += 3;
 			return;
 		}
@@ -240,10 +244,11 @@ static void lex_word(struct lexer *l)
 {
 	const char *start = l->p;
 
-	while (l->p < l->end && (word_start(*l->p) || digit(*l->p) || (*l->p == '$' && l->lang == NODE)))
+	while (l->p < l->end &&
+	       (word_start(*l->p) || digit(*l->p) || (*l->p == '$' && l->lang == NODE)))
 		l->p++;
-	if (l->lang == PYTHON && l->p < l->end && (*l->p == '"' || *l->p == '\'') && l->p - start <= 2 &&
-	    strspn(start, "fFrRbBuUtT") >= (size_t)(l->p - start)) {
+	if (l->lang == PYTHON && l->p < l->end && (*l->p == '"' || *l->p == '\'') &&
+	    l->p - start <= 2 && strspn(start, "fFrRbBuUtT") >= (size_t)(l->p - start)) {
 		lex_string(l, PREFIX);
 		return;
 	}
@@ -254,10 +259,11 @@ static void lex_number(struct lexer *l)
 {
 	const char *start = l->p;
 
-	while (l->p < l->end && (digit(*l->p) || word_start(*l->p) ||
-				 (*l->p == '.' && !(l->p + 1 < l->end && l->p[1] == '.')) ||
-				 ((*l->p == '+' || *l->p == '-') && (l->p[-1] == 'e' || l->p[-1] == 'E') &&
-				  !(start[0] == '0' && (start[1] | 32) == 'x'))))
+	while (l->p < l->end &&
+	       (digit(*l->p) || word_start(*l->p) ||
+		(*l->p == '.' && !(l->p + 1 < l->end && l->p[1] == '.')) ||
+		((*l->p == '+' || *l->p == '-') && (l->p[-1] == 'e' || l->p[-1] == 'E') &&
+		 !(start[0] == '0' && (start[1] | 32) == 'x'))))
 		l->p++;
 	add(l, NUMBER, start, (size_t)(l->p - start), 0);
 }
@@ -361,13 +367,41 @@ static void lex_bracket(struct lexer *l)
 
 static void lex_operator(struct lexer *l)
 {
-	static const char *const python_ops[] = { "**=", "//=", ">>=", "<<=", "...", "->", ":=", "==", "!=",
-						  "<=",	 ">=",	"+=",  "-=",  "*=",  "/=", "//", "**", "<<",
+	static const char *const python_ops[] = { "**=", "//=", ">>=", "<<=", "...", "->",
+						  ":=",	 "==",	"!=",  "<=",  ">=",  "+=",
+						  "-=",	 "*=",	"/=",  "//",  "**",  "<<",
 						  ">>",	 "%=",	"&=",  "|=",  "^=",  NULL };
-	static const char *const node_ops[] = { "===", "!==", "...", "**=", "&&=", "||=", "?" "?=", "=>", "==",
-						"!=",  "<=",  ">=",  "&&",  "||",  "??",  "?.",	 "++", "--",
-						"+=",  "-=",  "*=",  "/=",  "**",  "<<",  ">>",	 "%=", "&=",
-						"|=",  "^=",  NULL };
+	static const char *const node_ops[] = { "===",
+						"!==",
+						"...",
+						"**=",
+						"&&=",
+						"||=",
+						"?"
+						"?=",
+						"=>",
+						"==",
+						"!=",
+						"<=",
+						">=",
+						"&&",
+						"||",
+						"??",
+						"?.",
+						"++",
+						"--",
+						"+=",
+						"-=",
+						"*=",
+						"/=",
+						"**",
+						"<<",
+						">>",
+						"%=",
+						"&=",
+						"|=",
+						"^=",
+						NULL };
 	const char *const *ops = l->lang == PYTHON ? python_ops : node_ops;
 
 	for (; *ops; ops++) {
@@ -481,7 +515,8 @@ static bool side_by_side(const struct token *a, const struct token *b, enum lang
 		return false;
 	if (lang == PYTHON && a->kind == STRING && b->kind == STRING)
 		return false;
-	if ((a->kind == STRING && (a->flags & PREFIX)) || (b->kind == STRING && (b->flags & TEMPLATE)))
+	if ((a->kind == STRING && (a->flags & PREFIX)) ||
+	    (b->kind == STRING && (b->flags & TEMPLATE)))
 		return false;
 	left = a->kind == NUMBER || a->kind == STRING || a->kind == REGEX ||
 	       (a->kind == WORD && !among(a, words)) ||
@@ -501,14 +536,15 @@ static void python_statement(const struct token *t, struct score *s)
 {
 	if (is(t, "def") && t[1].kind == WORD && is(t + 2, "("))
 		s->points += line_has_colon(t) ? 5 : 0;
-	else if (is(t, "class") && t[1].kind == WORD && (is(t + 2, ":") || (is(t + 2, "(") && line_has_colon(t))))
+	else if (is(t, "class") && t[1].kind == WORD &&
+		 (is(t + 2, ":") || (is(t + 2, "(") && line_has_colon(t))))
 		s->points += 5;
 	else if (is(t, "async") && among(t + 1, " def for with "))
 		s->points += 5;
 	else if (is(t, "from") && line_find(t, "import"))
 		s->points += 6;
-	else if (is(t, "import") && t[1].kind == WORD && !(t[1].flags & FIRST) && !line_find(t, "from") &&
-		 !line_find(t, "="))
+	else if (is(t, "import") && t[1].kind == WORD && !(t[1].flags & FIRST) &&
+		 !line_find(t, "from") && !line_find(t, "="))
 		s->points += 4;
 	else if (is(t, "elif") || is(t, "except"))
 		s->points += line_has_colon(t) ? 5 : 0;
@@ -520,7 +556,8 @@ static void python_statement(const struct token *t, struct score *s)
 		s->points += 4;
 	else if (is(t, "pass") && (t[1].flags & FIRST))
 		s->points += 3;
-	else if (among(t, " raise global nonlocal del ") && t[1].kind == WORD && !(t[1].flags & FIRST))
+	else if (among(t, " raise global nonlocal del ") && t[1].kind == WORD &&
+		 !(t[1].flags & FIRST))
 		s->points += 3;
 	else if (is(t, "assert") && !is(t + 1, "(") && !is(t + 1, "."))
 		s->points += 2;
@@ -532,8 +569,9 @@ static void python_statement(const struct token *t, struct score *s)
 
 static void python_token(const struct token *t, const struct token *prev, struct score *s)
 {
-	static const char builtins[] = " len range str int float list dict set tuple enumerate zip sorted isinstance "
-				       "open input sum min max repr type super any all abs round ";
+	static const char builtins[] =
+		" len range str int float list dict set tuple enumerate zip sorted isinstance "
+		"open input sum min max repr type super any all abs round ";
 
 	if (t->kind == STRING)
 		s->points += t->flags & (PREFIX | TRIPLE) ? 3 : 0;
@@ -545,8 +583,8 @@ static void python_token(const struct token *t, const struct token *prev, struct
 		capped(s, &s->literals, 3, 2);
 	if (is(t, "lambda") && (t[1].kind == WORD || among(t + 1, " : * ")))
 		s->points += 3;
-	if (among(t, " and or not ") && !is(prev, ".") && t[1].kind != END && !(t[1].flags & FIRST) &&
-	    !among(t + 1, " = . , ) : "))
+	if (among(t, " and or not ") && !is(prev, ".") && t[1].kind != END &&
+	    !(t[1].flags & FIRST) && !among(t + 1, " = . , ) : "))
 		s->points += 2;
 	if (is(t, "self") && is(t + 1, "."))
 		capped(s, &s->blocks, 2, 2);
@@ -590,7 +628,8 @@ static void node_statement(const struct token *t, struct score *s)
 			s->points += 4;
 		else
 			s->points -= 3;
-	} else if (among(t, " if while for ") && !is(t + 1, "(") && !(is(t, "for") && is(t + 1, "await")))
+	} else if (among(t, " if while for ") && !is(t + 1, "(") &&
+		   !(is(t, "for") && is(t + 1, "await")))
 		s->points -= 3;
 	else if (among(t, " else try finally ") && is(t + 1, ":"))
 		s->points -= 3;
@@ -604,8 +643,8 @@ static void node_token(const struct token *t, const struct token *prev, struct s
 		s->points += t->flags & TEMPLATE ? 3 : 0;
 	if (t->kind == REGEX)
 		s->points += 2;
-	if (!member && among(t, " const let var ") && (t[1].kind == WORD || among(t + 1, " { [ ")) &&
-	    !(t[1].flags & FIRST))
+	if (!member && among(t, " const let var ") &&
+	    (t[1].kind == WORD || among(t + 1, " { [ ")) && !(t[1].flags & FIRST))
 		s->points += 4;
 	if (!member && is(t, "function") && (t[1].kind == WORD || among(t + 1, " ( * ")))
 		s->points += 4;
@@ -615,7 +654,8 @@ static void node_token(const struct token *t, const struct token *prev, struct s
 		capped(s, &s->logic, 1, 1);
 	if (is(t, "!") && !operand_end(&(struct lexer){ .lang = NODE }, prev))
 		s->points += 2;
-	if (among(t, " ++ -- ") && (prev->kind == WORD || t[1].kind == WORD) && t[1].kind != NUMBER &&
+	if (among(t, " ++ -- ") && (prev->kind == WORD || t[1].kind == WORD) &&
+	    t[1].kind != NUMBER &&
 	    !(prev->kind == WORD && t[1].kind == WORD && !(t[1].flags & FIRST)))
 		s->points += 3;
 	if (!member && is(t, "new") && t[1].kind == WORD && !(t[1].flags & FIRST))
@@ -626,9 +666,12 @@ static void node_token(const struct token *t, const struct token *prev, struct s
 		s->points += 4;
 	if (is(t, "module") && is(t + 1, ".") && is(t + 2, "exports"))
 		s->points += 4;
-	if (!member && among(t, " process Math Object Promise document window ") && is(t + 1, ".") &&
-	    among(t + 2, " stdout stdin argv env exit nextTick on floor random max min round PI keys values entries "
-			 "assign all resolve race querySelector getElementById addEventListener location "))
+	if (!member && among(t, " process Math Object Promise document window ") &&
+	    is(t + 1, ".") &&
+	    among(t + 2, " stdout stdin argv env exit nextTick on floor random max min round PI "
+			 "keys values entries "
+			 "assign all resolve race querySelector getElementById addEventListener "
+			 "location "))
 		capped(s, &s->names, 3, 2);
 	if (member && among(t, " length push forEach then toString toUpperCase toFixed indexOf "))
 		capped(s, &s->names, 3, 1);
@@ -651,7 +694,8 @@ static void node_token(const struct token *t, const struct token *prev, struct s
 		s->points += 1;
 	if (is(t, "async") && (is(t + 1, "function") || is(t + 1, "(")))
 		s->points += 5;
-	if (!member && is(t, "class") && t[1].kind == WORD && (is(t + 2, "{") || is(t + 2, "extends")))
+	if (!member && is(t, "class") && t[1].kind == WORD &&
+	    (is(t + 2, "{") || is(t + 2, "extends")))
 		s->points += 5;
 	if (is(prev, ")") && is(t, "{"))
 		capped(s, &s->blocks, 3, 3);
@@ -660,16 +704,19 @@ static void node_token(const struct token *t, const struct token *prev, struct s
 	if (is(t, "?") && t[1].kind != END)
 		s->points += 1;
 	/* what it does not allow */
-	if ((is(t, "-") && is(t + 1, ">")) || (is(t, ":") && is(t + 1, "=")) || (is(t, ":") && is(t + 1, ":")))
+	if ((is(t, "-") && is(t + 1, ">")) || (is(t, ":") && is(t + 1, "=")) ||
+	    (is(t, ":") && is(t + 1, ":")))
 		s->points -= 3;
 }
 
 /* words that begin a line in other languages and in shells, and nearly never one in these two */
 static bool foreign(const struct token *t)
 {
-	static const char languages[] = " package func fn public private protected namespace using struct impl ";
-	static const char shell[] = " ls cd echo cat mkdir sudo apt git npm npx pip curl wget grep rm cp mv set source "
-				    "fi done then esac make chmod docker touch ";
+	static const char languages[] =
+		" package func fn public private protected namespace using struct impl ";
+	static const char shell[] =
+		" ls cd echo cat mkdir sudo apt git npm npx pip curl wget grep rm cp mv set source "
+		"fi done then esac make chmod docker touch ";
 
 	if (t->kind != WORD)
 		return false;

@@ -38,9 +38,24 @@ struct builtin {
 #define PYTHON_ENV "PYTHONDONTWRITEBYTECODE=1"
 
 static const struct builtin builtins[] = {
-	{ "python", { "py" }, { "python3", "python" }, { "-c", sbx_bootstrap_python }, true, { PYTHON_ENV } },
-	{ "node", { "js", "mjs", "cjs" }, { "node", "nodejs" }, { "-e", sbx_bootstrap_node }, true, { NULL } },
-	{ "typescript", { "ts" }, { "node", "nodejs" }, { "-e", sbx_bootstrap_node }, true, { NULL } },
+	{ "python",
+	  { "py" },
+	  { "python3", "python" },
+	  { "-c", sbx_bootstrap_python },
+	  true,
+	  { PYTHON_ENV } },
+	{ "node",
+	  { "js", "mjs", "cjs" },
+	  { "node", "nodejs" },
+	  { "-e", sbx_bootstrap_node },
+	  true,
+	  { NULL } },
+	{ "typescript",
+	  { "ts" },
+	  { "node", "nodejs" },
+	  { "-e", sbx_bootstrap_node },
+	  true,
+	  { NULL } },
 	{ "sh", { "sh" }, { "sh" }, { NULL }, false, { NULL } },
 	{ "bash", { "bash" }, { "bash" }, { NULL }, false, { NULL } },
 	{ "ruby", { "rb" }, { "ruby" }, { "-e", sbx_bootstrap_ruby }, true, { NULL } },
@@ -123,7 +138,8 @@ const char *sbx_language_of_name(const struct sbx_config *config, const char *na
 
 bool sbx_language_known(const struct sbx_config *config, const char *language)
 {
-	return strcmp(language, "auto") == 0 || builtin_find(language) || config_find(config, language);
+	return strcmp(language, "auto") == 0 || builtin_find(language) ||
+	       config_find(config, language);
 }
 
 const char *sbx_language_list(const struct sbx_config *config, char *buf, size_t size)
@@ -256,8 +272,8 @@ static int missing(const struct request *q, const char *const *names, struct sbx
 
 	for (i = 0; names[i]; i++)
 		sbx_buf_printf(&b, "%s%s", i ? ", " : "", names[i]);
-	return sbx_err_set(err, ENOENT, "no interpreter for %s in this sandbox: looked for %s", q->name,
-			   sbx_buf_str(&b));
+	return sbx_err_set(err, ENOENT, "no interpreter for %s in this sandbox: looked for %s",
+			   q->name, sbx_buf_str(&b));
 }
 
 static int add_custom(const struct request *q, char *const *command, struct argv *a, int *code_arg,
@@ -280,7 +296,8 @@ static int add_custom(const struct request *q, char *const *command, struct argv
 const char *sbx_language_exit_reason(const char *language, int code)
 {
 	if (code == 127 && language && strcmp(language, "typescript") == 0)
-		return "exit 127: typescript needs tsx, ts-node, deno, bun, or node >= 22.13 in the sandbox";
+		return "exit 127: typescript needs tsx, ts-node, deno, bun, or node >= 22.13 in "
+		       "the sandbox";
 	return NULL;
 }
 
@@ -324,9 +341,11 @@ static int missing_typescript(const struct request *q, struct sbx_err *err)
 static bool python_short(const struct request *q)
 {
 	static const char *const names[] = { "python3>=3.11", NULL };
-	static const char *const differs[] = { "__file__", "argv",   "environ", "getenv", "subprocess", "multiprocessing",
-					       "concurrent", "system", "popen", "exec",	  "spawn",	"fork",
-					       "runpy",	   "inspect", "flags",	"__loader__", "pytest",	"PYTHONPATH" };
+	static const char *const differs[] = {
+		"__file__",   "argv",	 "environ", "getenv",	  "subprocess", "multiprocessing",
+		"concurrent", "system",	 "popen",   "exec",	  "spawn",	"fork",
+		"runpy",      "inspect", "flags",   "__loader__", "pytest",	"PYTHONPATH"
+	};
 	size_t i;
 
 	if (!q->interpreter || q->program || !pick(q, names))
@@ -338,7 +357,8 @@ static bool python_short(const struct request *q)
 	return true;
 }
 
-static void add_python_short(const struct request *q, struct argv *a, struct argv *env, int *code_arg)
+static void add_python_short(const struct request *q, struct argv *a, struct argv *env,
+			     int *code_arg)
 {
 	SBX_CLEANUP(sbx_buf_done) struct sbx_buf path = SBX_BUF_INIT;
 
@@ -352,8 +372,8 @@ static void add_python_short(const struct request *q, struct argv *a, struct arg
 	argv_add(env, PYTHON_ENV);
 }
 
-static int add_builtin(const struct request *q, const struct builtin *lang, struct argv *a, int *code_arg,
-		       struct sbx_err *err)
+static int add_builtin(const struct request *q, const struct builtin *lang, struct argv *a,
+		       int *code_arg, struct sbx_err *err)
 {
 	const char *names[PROGRAMS_MAX + 1] = { NULL };
 	bool pretended = lang->pretended;
@@ -372,7 +392,8 @@ static int add_builtin(const struct request *q, const struct builtin *lang, stru
 		if (!program)
 			return strcmp(lang->name, "typescript") == 0 ? missing_typescript(q, err)
 								     : missing(q, names, err);
-		if (strcmp(lang->name, "go") == 0) { /* a compiler: the shell starts what it makes */
+		if (strcmp(lang->name, "go") ==
+		    0) { /* a compiler: the shell starts what it makes */
 			argv_add(a, "sh");
 			argv_add(a, "-c");
 			argv_add(a, sbx_bootstrap_go);
@@ -415,8 +436,8 @@ static char *code_filename(const struct sbx_config *config, const char *name, co
 	return asprintf(&ret, "code.%s", ext) < 0 ? NULL : ret;
 }
 
-static int decide(const struct sbx_config *config, const char *name, const char *setting, const char *code,
-		  size_t code_len, const char **language, struct sbx_err *err)
+static int decide(const struct sbx_config *config, const char *name, const char *setting,
+		  const char *code, size_t code_len, const char **language, struct sbx_err *err)
 {
 	char list[300];
 
@@ -436,7 +457,8 @@ static int decide(const struct sbx_config *config, const char *name, const char 
 	if (**language)
 		return 0;
 	return sbx_err_set(err, ENOEXEC,
-			   "cannot tell the language of this code: write it to code.py, code.js, code.sh, ..., "
+			   "cannot tell the language of this code: write it to code.py, code.js, "
+			   "code.sh, ..., "
 			   "begin it with #!, or name it in the file 'language'");
 }
 
@@ -448,9 +470,11 @@ int sbx_language_launch(const struct sbx_config *config, const char *name, const
 	SBX_CLEANUP(sbx_launch_done) struct sbx_launch out = { .code_arg = -1 };
 	SBX_CLEANUP(argv_freep) struct argv a = { 0 };
 	SBX_CLEANUP(argv_freep) struct argv env = { 0 };
-	struct request q = {
-		.cwd_abs = cwd_abs, .code = code, .code_len = code_len, .interpreter = interpreter, .box = box
-	};
+	struct request q = { .cwd_abs = cwd_abs,
+			     .code = code,
+			     .code_len = code_len,
+			     .interpreter = interpreter,
+			     .box = box };
 	const struct sbx_language *own;
 	const struct builtin *lang;
 	char program[256];
@@ -469,7 +493,8 @@ int sbx_language_launch(const struct sbx_config *config, const char *name, const
 		}
 	}
 	out.language = strdup(q.name);
-	out.code_name = strcmp(q.name, "shebang") == 0 ? strdup(name) : code_filename(config, name, q.name);
+	out.code_name =
+		strcmp(q.name, "shebang") == 0 ? strdup(name) : code_filename(config, name, q.name);
 	if (!out.language || !out.code_name)
 		return sbx_err_set(err, ENOMEM, "no memory to start the code");
 	q.filename = out.code_name;

@@ -39,53 +39,23 @@ struct slot {
 	size_t off_bytes;
 };
 
-#define SLOT(member)                                                                               \
-	{                                                                                          \
-		#member, offsetof(struct sbx_provider_ops, member)                                 \
+#define SLOT(member)                                               \
+	{                                                          \
+#member, offsetof(struct sbx_provider_ops, member) \
 	}
 
 /* every slot but those that provider.h allows to be NULL; test_provider.c has the same list the other way round */
 static const struct slot slots[] = {
-	SLOT(name),
-	SLOT(open),
-	SLOT(close),
-	SLOT(list),
-	SLOT(name_check),
-	SLOT(box_open),
-	SLOT(box_create),
-	SLOT(box_start),
-	SLOT(box_stop),
-	SLOT(box_pause),
-	SLOT(box_resume),
-	SLOT(box_delete),
-	SLOT(box_info),
-	SLOT(box_put),
-	SLOT(exec_start),
-	SLOT(exec_signal),
-	SLOT(exec_put),
-	SLOT(interpreter),
-	SLOT(files.root),
-	SLOT(files.forget),
-	SLOT(files.depth),
-	SLOT(files.lookup),
-	SLOT(files.getattr),
-	SLOT(files.setattr),
-	SLOT(files.readlink),
-	SLOT(files.open),
-	SLOT(files.create),
-	SLOT(files.fsync),
-	SLOT(files.close),
-	SLOT(files.mkdir),
-	SLOT(files.mknod),
-	SLOT(files.symlink),
-	SLOT(files.link),
-	SLOT(files.unlink),
-	SLOT(files.rmdir),
-	SLOT(files.rename),
-	SLOT(files.opendir),
-	SLOT(files.readdir),
-	SLOT(files.closedir),
-	SLOT(files.statfs),
+	SLOT(name),	      SLOT(open),	   SLOT(close),		 SLOT(list),
+	SLOT(name_check),     SLOT(box_open),	   SLOT(box_create),	 SLOT(box_start),
+	SLOT(box_stop),	      SLOT(box_pause),	   SLOT(box_resume),	 SLOT(box_delete),
+	SLOT(box_info),	      SLOT(box_put),	   SLOT(exec_start),	 SLOT(exec_signal),
+	SLOT(exec_put),	      SLOT(interpreter),   SLOT(files.root),	 SLOT(files.forget),
+	SLOT(files.depth),    SLOT(files.lookup),  SLOT(files.getattr),	 SLOT(files.setattr),
+	SLOT(files.readlink), SLOT(files.open),	   SLOT(files.create),	 SLOT(files.fsync),
+	SLOT(files.close),    SLOT(files.mkdir),   SLOT(files.mknod),	 SLOT(files.symlink),
+	SLOT(files.link),     SLOT(files.unlink),  SLOT(files.rmdir),	 SLOT(files.rename),
+	SLOT(files.opendir),  SLOT(files.readdir), SLOT(files.closedir), SLOT(files.statfs),
 };
 
 int sbx_provider_complete(const struct sbx_provider_ops *ops, struct sbx_err *err)

@@ -24,7 +24,8 @@ int sbx_yaml_fail(struct sbx_yaml *y, size_t line, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof(what), fmt, ap);
 	va_end(ap);
-	return sbx_err_set(y->err, EINVAL, "%s:%zu: %s%s%s", y->file, line, y->path, y->path[0] ? ": " : "", what);
+	return sbx_err_set(y->err, EINVAL, "%s:%zu: %s%s%s", y->file, line, y->path,
+			   y->path[0] ? ": " : "", what);
 }
 
 int sbx_yaml_memory(struct sbx_yaml *y)
@@ -98,12 +99,14 @@ static int next(struct sbx_yaml *y, yaml_event_t *ev)
 	if (!yaml_parser_parse(parser, ev)) {
 		memset(ev, 0, sizeof(*ev));
 		/* an error of the reader (not UTF-8) has no mark; the parser stands before it */
-		line = parser->error == YAML_READER_ERROR ? parser->mark.line : parser->problem_mark.line;
+		line = parser->error == YAML_READER_ERROR ? parser->mark.line
+							  : parser->problem_mark.line;
 		if (parser->error == YAML_MEMORY_ERROR)
 			return sbx_yaml_memory(y);
 		return sbx_err_set(y->err, EINVAL, "%s:%zu: not YAML: %s%s%s", y->file, line + 1,
 				   parser->problem ? parser->problem : "cannot be read",
-				   parser->context ? " " : "", parser->context ? parser->context : "");
+				   parser->context ? " " : "",
+				   parser->context ? parser->context : "");
 	}
 	if (ev->type == YAML_SCALAR_EVENT) {
 		anchor = ev->data.scalar.anchor;
@@ -117,10 +120,14 @@ static int next(struct sbx_yaml *y, yaml_event_t *ev)
 	}
 	line = ev->start_mark.line + 1;
 	if (anchor || ev->type == YAML_ALIAS_EVENT)
-		return sbx_yaml_fail(y, line, "anchors and aliases (& and *) are not supported; a text that begins so "
-				     "belongs in quotes");
+		return sbx_yaml_fail(
+			y, line,
+			"anchors and aliases (& and *) are not supported; a text that begins so "
+			"belongs in quotes");
 	if (tag)
-		return sbx_yaml_fail(y, line, "tags (!) are not supported; a text that begins so belongs in quotes");
+		return sbx_yaml_fail(
+			y, line,
+			"tags (!) are not supported; a text that begins so belongs in quotes");
 	return 0;
 }
 
@@ -168,7 +175,8 @@ int sbx_yaml_text(struct sbx_yaml *y, const struct sbx_yaml_value *value, const 
 	return 0;
 }
 
-int sbx_yaml_list(struct sbx_yaml *y, const struct sbx_yaml_value *value, sbx_yaml_item_fn each, void *data)
+int sbx_yaml_list(struct sbx_yaml *y, const struct sbx_yaml_value *value, sbx_yaml_item_fn each,
+		  void *data)
 {
 	if (value->kind != SBX_YAML_LIST)
 		return sbx_yaml_fail(y, value->line, "must be a list: [a, b]");
@@ -220,7 +228,8 @@ static int key_new(struct sbx_yaml *y, struct keys *k, const struct sbx_yaml_val
 	return 0;
 }
 
-int sbx_yaml_map(struct sbx_yaml *y, const struct sbx_yaml_value *value, sbx_yaml_key_fn each, void *data)
+int sbx_yaml_map(struct sbx_yaml *y, const struct sbx_yaml_value *value, sbx_yaml_key_fn each,
+		 void *data)
 {
 	SBX_CLEANUP(keys_done) struct keys keys = { .n = 0 };
 	size_t path_len = strlen(y->path);
@@ -228,7 +237,8 @@ int sbx_yaml_map(struct sbx_yaml *y, const struct sbx_yaml_value *value, sbx_yam
 	if (value->kind == SBX_YAML_SCALAR && value->none)
 		return 0; /* "limits:" with everything under it commented out */
 	if (value->kind != SBX_YAML_MAP)
-		return sbx_yaml_fail(y, value->line, "must be a mapping (lines of \"name: value\")");
+		return sbx_yaml_fail(y, value->line,
+				     "must be a mapping (lines of \"name: value\")");
 	for (;;) {
 		SBX_CLEANUP(event_done) yaml_event_t ev = { 0 };
 		struct sbx_yaml_value key;
@@ -239,7 +249,8 @@ int sbx_yaml_map(struct sbx_yaml *y, const struct sbx_yaml_value *value, sbx_yam
 		key = value_of(&ev);
 		if (key.kind != SBX_YAML_SCALAR)
 			return sbx_yaml_fail(y, key.line, "a key must be a plain word");
-		snprintf(y->path + path_len, sizeof(y->path) - path_len, "%s%.60s", path_len ? "." : "", key.text);
+		snprintf(y->path + path_len, sizeof(y->path) - path_len, "%s%.60s",
+			 path_len ? "." : "", key.text);
 		r = key_new(y, &keys, &key);
 		if (r == 0)
 			r = each(y, key.text, key.line, data);
@@ -265,7 +276,8 @@ static int document(struct sbx_yaml *y, sbx_yaml_key_fn each, void *data)
 		v = value_of(&ev);
 		if (ev.type == YAML_DOCUMENT_START_EVENT) {
 			if (seen)
-				return sbx_yaml_fail(y, v.line, "only one document is allowed in a file");
+				return sbx_yaml_fail(y, v.line,
+						     "only one document is allowed in a file");
 			seen = true;
 			continue;
 		}
@@ -275,7 +287,8 @@ static int document(struct sbx_yaml *y, sbx_yaml_key_fn each, void *data)
 	}
 }
 
-int sbx_yaml_parse(struct sbx_yaml *y, const char *text, size_t len, sbx_yaml_key_fn each, void *data)
+int sbx_yaml_parse(struct sbx_yaml *y, const char *text, size_t len, sbx_yaml_key_fn each,
+		   void *data)
 {
 	yaml_parser_t parser;
 	int r;

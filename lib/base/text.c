@@ -23,16 +23,24 @@ struct unit {
 static const struct unit size_units[] = {
 	{ "", 1, false },
 	{ "b", 1, false },
-	{ "k", 1ULL << 10, false },   { "kb", 1ULL << 10, false },  { "kib", 1ULL << 10, false },
-	{ "m", 1ULL << 20, false },   { "mb", 1ULL << 20, false },  { "mib", 1ULL << 20, false },
-	{ "g", 1ULL << 30, false },   { "gb", 1ULL << 30, false },  { "gib", 1ULL << 30, false },
-	{ "t", 1ULL << 40, false },   { "tb", 1ULL << 40, false },  { "tib", 1ULL << 40, false },
+	{ "k", 1ULL << 10, false },
+	{ "kb", 1ULL << 10, false },
+	{ "kib", 1ULL << 10, false },
+	{ "m", 1ULL << 20, false },
+	{ "mb", 1ULL << 20, false },
+	{ "mib", 1ULL << 20, false },
+	{ "g", 1ULL << 30, false },
+	{ "gb", 1ULL << 30, false },
+	{ "gib", 1ULL << 30, false },
+	{ "t", 1ULL << 40, false },
+	{ "tb", 1ULL << 40, false },
+	{ "tib", 1ULL << 40, false },
 	{ NULL, 0, false },
 };
 
 static const struct unit duration_units[] = {
-	{ "", 1000, false },	 { "ms", 1, false },	   { "s", 1000, false },
-	{ "m", 60000, false },	 { "h", 3600000, false },  { NULL, 0, false },
+	{ "", 1000, false },   { "ms", 1, false },	{ "s", 1000, false },
+	{ "m", 60000, false }, { "h", 3600000, false }, { NULL, 0, false },
 };
 
 /* "500M" would be a size or a slip: only the small m is a thousandth of a core */
@@ -208,10 +216,11 @@ const char *sbx_text_short_size(uint64_t bytes, char buf[SBX_TEXT_NUMBER_MAX])
 	}
 	tenths = (unsigned int)(((unsigned __int128)(bytes & ((1ULL << shift) - 1)) * 10) >> shift);
 	if (tenths)
-		snprintf(buf, SBX_TEXT_NUMBER_MAX, "%u.%u%c", (unsigned int)(bytes >> shift), tenths,
-			 letters[i]);
+		snprintf(buf, SBX_TEXT_NUMBER_MAX, "%u.%u%c", (unsigned int)(bytes >> shift),
+			 tenths, letters[i]);
 	else
-		snprintf(buf, SBX_TEXT_NUMBER_MAX, "%u%c", (unsigned int)(bytes >> shift), letters[i]);
+		snprintf(buf, SBX_TEXT_NUMBER_MAX, "%u%c", (unsigned int)(bytes >> shift),
+			 letters[i]);
 	return buf;
 }
 
@@ -377,7 +386,7 @@ void sbx_utf8_feed(struct sbx_utf8 *u, const char *bytes, size_t len)
 				u->need = 3;
 			else
 				u->bad = true;
-			u->second = c == 0xe0   ? FROM_A0
+			u->second = c == 0xe0	? FROM_A0
 				    : c == 0xed ? TO_9F
 				    : c == 0xf0 ? FROM_90
 				    : c == 0xf4 ? TO_8F
@@ -425,7 +434,8 @@ int sbx_json_escape(struct sbx_buf *out, const char *bytes, size_t len)
 
 int sbx_base64(struct sbx_buf *out, const void *bytes, size_t len)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	const unsigned char *p = bytes;
 	size_t start = out->len, i, end;
 	char *to;
