@@ -234,7 +234,6 @@ int sbx_box_new(struct sbx_catalog *catalog, const char *name, const struct sbx_
 	sbx_list_init(&box->waiting);
 	box->next_id = 1;
 	box->state = template ? SBX_BOX_CREATING : SBX_BOX_STOPPED;
-	box->starting = template != NULL;
 	r = sbx_slot_new(box, "", &box->run, err);
 	if (r == 0 && template)
 		r = catalog->ops->box_create(catalog->provider, name, template, &box_events, box,

@@ -50,6 +50,7 @@ struct sbx_run {
 	struct sbx_list link;	   /* guarded by box->lock: box->runs */
 	struct sbx_list wait_link; /* guarded by box->lock: box->waiting */
 	bool listed;		   /* guarded by box->lock */
+	bool waiting;		   /* guarded by box->lock: wait_link is in box->waiting, not in somebody's list of what to start */
 	atomic_uint shown;	   /* slots whose newest this is: kept while > 0 */
 
 	/* fixed before it is submitted */
@@ -81,6 +82,7 @@ struct sbx_run {
 	struct timespec ended;	       /* guarded by lock */
 	struct sbx_err why;	       /* guarded by lock: reason of LOST, REFUSED, 126, 127, "" = none */
 	struct sbx_exec *exec;	       /* guarded by lock: until `gone` */
+	bool end_missed;	       /* guarded by lock: sbx_run_end came while it was being started */
 	bool held_by_exec;	       /* the reference that events use */
 	uint64_t dropped[2];	       /* guarded by lock: bytes beyond the limit */
 	struct sbx_utf8 utf8[2];       /* guarded by lock */
@@ -117,9 +119,9 @@ int sbx_run_command(struct sbx_run *run, const char *text, size_t len, struct sb
 void sbx_run_start(struct sbx_run *run);
 /* sbx_run_refuse - it will not run: REFUSED or LOST with @why.  Wakes all who wait. */
 void sbx_run_refuse(struct sbx_run *run, enum sbx_run_state state, const struct sbx_err *why);
-/* sbx_run_kill - end it with all its descendants now (box deleted, unmount) */
+/* sbx_run_kill - end it with all its descendants now (box deleted, unmount); one without a command yet is over */
 void sbx_run_kill(struct sbx_run *run);
-/* sbx_run_end - TERM to it and all its descendants, KILL 2 s later to what is left */
+/* sbx_run_end - TERM to it and all its descendants, KILL 2 s later to what is left; what was not started never is */
 void sbx_run_end(struct sbx_run *run);
 /* sbx_run_write_signal - what `signal` takes: TERM, SIGTERM, 15.  -EINVAL, -ESRCH; with a reason */
 int sbx_run_write_signal(struct sbx_run *run, const char *text, size_t len, struct sbx_err *err);
