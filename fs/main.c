@@ -229,8 +229,8 @@ static int serve(struct sbx_options *o, const struct sbx_config *config, const s
 			run_session();
 		atomic_store(&session_over, true);
 		sbx_park_shutdown();
+		sbx_park_drain(); /* first: answers go to the descriptor that unmounting closes */
 		fuse_session_unmount(sbx_fs.se);
-		sbx_park_drain();
 	} else if (sbx_fs.catalog) {
 		sbx_loop_start(loop, NULL); /* the provider ends what it has begun with it */
 	}

@@ -81,11 +81,11 @@ static void end(struct sbx_parked *p, int r)
 		return;
 	}
 	fuse_req_interrupt_func(p->req, NULL, NULL); /* waits for a running on_interrupt() */
-	sbx_lock(&park_lock);
+	p->finish(p, r);
+	sbx_lock(&park_lock); /* counted until it is answered: behind sbx_park_drain() nodes and handles are freed */
 	sbx_list_remove(&p->link);
 	all_n--;
 	sbx_unlock(&park_lock);
-	p->finish(p, r);
 	p->task.fn = free_task; /* behind a look_task that may be queued */
 	sbx_loop_post(loop, &p->task);
 }
