@@ -192,7 +192,8 @@ void sbx_timer_set(struct sbx_loop *loop, struct sbx_timer *timer, uint64_t dela
 		loop->heap = heap;
 		loop->heap_room = room;
 	}
-	timer->at_ms = sbx_clock_ms() + delay_ms;
+	if (__builtin_add_overflow(sbx_clock_ms(), delay_ms, &timer->at_ms))
+		timer->at_ms = UINT64_MAX; /* a timeout may be any number */
 	loop->heap[loop->heap_n++] = timer;
 	heap_up_locked(loop, loop->heap_n - 1);
 	if (timer->heap == 1 && !loop->awake) {
