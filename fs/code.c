@@ -341,6 +341,7 @@ void sbx_code_rename(fuse_req_t req, const struct sbx_ref *ref, const char *name
 	struct sbx_buf text = SBX_BUF_INIT, other_text = SBX_BUF_INIT;
 	struct sbx_err err = SBX_ERR_INIT;
 	bool run = false, other_run = false;
+	const char *denied = new_name;
 	struct code_file *file, *other;
 	int r = 0;
 
@@ -363,6 +364,12 @@ void sbx_code_rename(fuse_req_t req, const struct sbx_ref *ref, const char *name
 		settle_locked(file);
 		if (!setting && sbx_fs.deny_n > 0 && sbx_code_denied(sbx_buf_str(&file->text), file->text.len, &err))
 			r = -EACCES;
+	}
+	if (r == 0 && (flags & RENAME_EXCHANGE) && sbx_code_name(name)) { /* the other one becomes code */
+		settle_locked(other);
+		if (sbx_fs.deny_n > 0 && sbx_code_denied(sbx_buf_str(&other->text), other->text.len, &err))
+			r = -EACCES;
+		denied = name;
 	}
 	if (r == 0 && setting) { /* sed -i args: the file's text is the value, and the file is gone */
 		r = sbx_buf_append(&text, sbx_buf_str(&file->text), file->text.len);
@@ -387,7 +394,7 @@ void sbx_code_rename(fuse_req_t req, const struct sbx_ref *ref, const char *name
 	}
 	sbx_unlock(&codes->lock);
 	if (r == -EACCES)
-		sbx_slot_refuse(ref->slot, new_name, &err);
+		sbx_slot_refuse(ref->slot, denied, &err);
 	if (r == 0 && setting)
 		r = setting->write(ref, sbx_buf_str(&text), text.len, &err);
 	if (r == 0 && other_run)

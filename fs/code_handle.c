@@ -130,13 +130,22 @@ void sbx_code_create(fuse_req_t req, const struct sbx_ref *ref, const char *name
 	struct stat attr;
 	int r = sbx_code_file_new(ref, name, mode, NULL, &file);
 
-	if (r == 0)
+	if (r == 0) {
 		r = handle_new(req, file, fi->flags, &h);
+		if (r < 0) {
+			sbx_code_unlink(ref, name);
+			sbx_lock(&file->codes->lock);
+			sbx_code_put_locked(file);
+			sbx_unlock(&file->codes->lock);
+		}
+	}
 	if (r == 0) {
 		sbx_lock(&file->codes->lock);
 		sbx_code_attr_locked(file, &attr);
 		sbx_unlock(&file->codes->lock);
 		r = sbx_code_node(ref, file, &node);
+		if (r < 0)
+			handle_drop(&h->open);
 	}
 	if (r < 0) {
 		sbx_reply_err(req, r);
@@ -241,11 +250,9 @@ static int write_locked(struct code_handle *h, const char *bytes, size_t len, of
 	if (r < 0)
 		return r;
 	dirty_locked(h);
-	if (sbx_fs.deny_n > 0 && !h->shared && sbx_code_denied(text->data, text->len, err)) {
-		h->refused = true;
-		return -EACCES;
-	}
-	return 0;
+	h->refused = sbx_fs.deny_n > 0 && (!h->shared || sbx_code_starts_run_locked(file)) &&
+		     sbx_code_denied(text->data, text->len, err);
+	return h->refused ? -EACCES : 0;
 }
 
 static void op_write(fuse_req_t req, struct sbx_node *node, struct fuse_bufvec *in, off_t off,
@@ -330,7 +337,10 @@ static void op_release(fuse_req_t req, struct sbx_node *node, struct fuse_file_i
 	was_dirty = h->dirty;
 	run = commit_locked(h, name, &text, &r);
 	sbx_unlock(&codes->lock);
-	if (run && r == 0)
+	/* what each write brought was let through; together, or with what was there before, it may not be */
+	if (run && r == 0 && sbx_fs.deny_n > 0 && sbx_code_denied(sbx_buf_str(&text), text.len, &err))
+		sbx_slot_refuse(code->ref.slot, name, &err);
+	else if (run && r == 0)
 		r = sbx_slot_run(code->ref.slot, name, sbx_buf_str(&text), text.len, &err);
 	else if (run)
 		sbx_err_set(&err, ENOMEM, "no memory for the code");
@@ -387,6 +397,9 @@ static void op_setattr(fuse_req_t req, struct sbx_node *node, struct stat *attr,
 			sbx_buf_done(&h->text);
 			r = sbx_buf_append(&h->text, sbx_buf_str(&file->text), file->text.len);
 		}
+		if (r == 0 && !own && (uint64_t)attr->st_size > file->text.len &&
+		    sbx_code_folder_size_locked(file->codes) + (uint64_t)attr->st_size - file->text.len > FOLDER_MAX)
+			r = -ENOSPC;
 		if (r == 0)
 			r = sbx_buf_resize(own ? &h->text : &file->text, (size_t)attr->st_size);
 		if (r == 0 && h && h->writes)
