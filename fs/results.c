@@ -612,7 +612,7 @@ static void op_poll(fuse_req_t req, struct sbx_node *node, struct fuse_file_info
 		bool queued = false;
 
 		handle->waiter.wake = on_wake;
-		while (!queued && !sbx_run_over(handle->run)) {
+		while (!queued && !process_over(handle->run)) {
 			queued = sbx_gate_wait(&handle->run->gate, seen, &handle->waiter) == SBX_GATE_QUEUED;
 			if (!queued)
 				seen = sbx_gate_seen(&handle->run->gate);
@@ -624,7 +624,7 @@ static void op_poll(fuse_req_t req, struct sbx_node *node, struct fuse_file_info
 		}
 	}
 	/* behind the queueing, so that nothing falls between */
-	if (sbx_run_over(handle->run) || sbx_run_logs_len(handle->run) > atomic_load(&handle->pos))
+	if (process_over(handle->run) || sbx_run_logs_len(handle->run) > atomic_load(&handle->pos))
 		fuse_reply_poll(req, POLLIN | POLLRDNORM);
 	else
 		fuse_reply_poll(req, 0);

@@ -197,8 +197,9 @@ static void ready_finish(struct sbx_parked *parked, int r)
 
 		sbx_err_set(&reason, EIO, "the sandbox is %s%s%s; write start to status", sbx_box_state_name(state),
 			    why.code ? ": " : "", why.code ? why.text : "");
-		sbx_catalog_fail(sbx_fs.catalog, o->box->name, "open", "ready", &reason);
-		if (state != SBX_BOX_FAILED) /* there the first reason stays */
+		if (state == SBX_BOX_FAILED) /* there the first reason stays */
+			sbx_catalog_fail(sbx_fs.catalog, o->box->name, "open", "ready", &reason);
+		else
 			sbx_box_fail(o->box, "open", "ready", &reason);
 	}
 	if (r < 0) {
