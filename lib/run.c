@@ -100,8 +100,8 @@ void sbx_run_put(struct sbx_run *run)
 {
 	if (!run || atomic_fetch_sub(&run->refs, 1) != 1)
 		return;
-	atomic_fetch_sub(&run->box->spooled,
-			 sbx_spool_len(&run->spool[0]) + sbx_spool_len(&run->spool[1]));
+	atomic_fetch_sub(&run->box->spooled, sbx_spool_len(&run->spool[0]) + sbx_spool_len(&run->spool[1]) +
+						     sbx_spool_len(&run->chunks));
 	drop_inputs(run);
 	free(run->code);
 	free(run->label);
@@ -149,12 +149,15 @@ static void note_chunk_locked(struct sbx_run *run, enum sbx_stream which, size_t
 					   .own_end = run->stream_len[run->last_stream],
 					   .which = run->last_stream };
 
-		if (sbx_spool_append(&run->chunks, run->box->catalog->spool_dir, (char *)&chunk,
+		/* they count too: bytes in turn on stdout and stderr make 24 times as much of them */
+		if (atomic_load(&run->box->spooled) + sizeof(chunk) > run->box->catalog->config->spool_bytes ||
+		    sbx_spool_append(&run->chunks, run->box->catalog->spool_dir, (char *)&chunk,
 				     sizeof(chunk)) < 0) {
 			run->logs_cut = true;
 			run->truncated = true;
 			return;
 		}
+		atomic_fetch_add(&run->box->spooled, sizeof(chunk));
 	}
 	run->last_stream = which;
 	run->log_len += len;
