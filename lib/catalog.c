@@ -107,6 +107,7 @@ int sbx_catalog_new(const struct sbx_config *config, struct sbx_loop *loop,
 	catalog->ephemeral = ephemeral;
 	catalog->spool_dir = -1;
 	sbx_lock_init(&catalog->lock);
+	sbx_lock_init(&catalog->events_lock);
 	sbx_list_init(&catalog->deleting);
 	sbx_spool_init(&catalog->events);
 	/*
@@ -226,6 +227,7 @@ void sbx_catalog_free(struct sbx_catalog *catalog)
 	free(catalog->boxes);
 	sbx_closep(&catalog->spool_dir);
 	sbx_spool_done(&catalog->events);
+	sbx_lock_done(&catalog->events_lock);
 	sbx_lock_done(&catalog->lock);
 	free(catalog);
 }
@@ -351,10 +353,10 @@ void sbx_catalog_event(struct sbx_catalog *catalog, const char *box, const char 
 	one_line(text);
 	sbx_buf_printf(&line, "%s %s %s\n", sbx_clock_format(sbx_clock_wall(), when), box ? box : "-", text);
 	sbx_debug(SBX_LOG_BOX, "%s: %s", box ? box : "-", text);
-	sbx_lock(&catalog->lock); /* one appender at a time */
+	sbx_lock(&catalog->events_lock);
 	if (!line.failed && sbx_spool_len(&catalog->events) < SBX_EVENTS_MAX)
 		sbx_spool_append(&catalog->events, catalog->spool_dir, line.data, line.len);
-	sbx_unlock(&catalog->lock);
+	sbx_unlock(&catalog->events_lock);
 	sbx_buf_done(&line);
 }
 

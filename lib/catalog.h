@@ -45,6 +45,7 @@ struct sbx_catalog {
 	struct sbx_list deleting;	     /* guarded by lock: boxes whose files are being removed */
 	char *errors[SBX_ERRORS_KEPT];	     /* guarded by lock: ring of lines */
 	unsigned int errors_next;	     /* guarded by lock */
+	struct sbx_lock events_lock;	     /* one appender at a time: the disk may be slow, and names must not wait for it */
 	struct sbx_spool events;	     /* its own lock */
 };
 
