@@ -32,7 +32,7 @@ static void every_slot_that_is_not_optional_is_required(void **state)
 	static const size_t optional[] = {
 		offsetof(struct sbx_provider_ops, files.flush),	  offsetof(struct sbx_provider_ops, files.room),
 		offsetof(struct sbx_provider_ops, settings_save), offsetof(struct sbx_provider_ops, settings_load),
-		offsetof(struct sbx_provider_ops, box_usage),	  offsetof(struct sbx_provider_ops, ports),
+		offsetof(struct sbx_provider_ops, usage),	  offsetof(struct sbx_provider_ops, ports),
 		offsetof(struct sbx_provider_ops, check),
 	};
 	const struct sbx_provider_ops *ops = sbx_provider_find("local");
