@@ -30,6 +30,8 @@
 #define BASE_MS 2000			/* a baseline is this old at most before trouble begins */
 #define FAULT_BYTES (4ull << 20)	/* less than this is nobody's fault, unless the reserve is gone */
 #define FAULT_BYTES_HARD (256ull << 10)
+#define FAULT_INODES 1000u		/* gone since the baseline */
+#define FAULT_TICKS 5u			/* of 10 ms */
 #define FULL_LOOK_MS 100
 
 struct proc {
@@ -43,8 +45,6 @@ struct room {
 	uint64_t bytes_reserve, inodes_reserve; /* to be kept */
 };
 
-uint64_t sbx_local_inodes_reserve;
-
 static bool look(const struct sbx_provider *p, struct room *r)
 {
 	struct statvfs v;
@@ -55,8 +55,6 @@ static bool look(const struct sbx_provider *p, struct room *r)
 	r->bytes_reserve = p->config->disk_reserve_bytes;
 	r->inodes = v.f_files ? v.f_favail : UINT64_MAX; /* btrfs and others have no number of inodes */
 	r->inodes_reserve = v.f_files / 50 < INODES_RESERVE_MAX ? v.f_files / 50 : INODES_RESERVE_MAX;
-	if (sbx_local_inodes_reserve)
-		r->inodes_reserve = sbx_local_inodes_reserve;
 	return true;
 }
 
@@ -234,8 +232,8 @@ static struct sbx_pbox *at_fault(struct sbx_provider *p, const struct room *r)
 			busiest = box;
 		}
 	}
-	/* no account shows who makes files: the one that works while their number grows */
-	if (!bytes && r->inodes < p->disk_inodes)
+	/* no account shows who makes files: the one that works while their number grows a lot */
+	if (!bytes && above(p->disk_inodes, r->inodes) > FAULT_INODES && busy >= FAULT_TICKS)
 		worst = busiest;
 	if (worst)
 		sbx_local_pbox_get(worst);
@@ -243,7 +241,7 @@ static struct sbx_pbox *at_fault(struct sbx_provider *p, const struct room *r)
 	return worst;
 }
 
-static void take_baseline(struct sbx_provider *p)
+static void take_baseline(struct sbx_provider *p, const struct room *r)
 {
 	struct sbx_list *pos;
 
@@ -256,6 +254,7 @@ static void take_baseline(struct sbx_provider *p)
 	}
 	sbx_unlock(&p->lock);
 	p->disk_base_ms = sbx_clock_ms();
+	p->disk_inodes = r->inodes;
 }
 
 static void stop_box(struct sbx_pbox *box, const struct room *r)
@@ -316,17 +315,20 @@ static void on_look(struct sbx_timer *timer)
 			if (box) {
 				stop_box(box, &r);
 				sbx_local_pbox_put(box);
+				take_baseline(p, &r); /* what it did is not to be laid on others */
 			} else {
 				next = LOOK_MS_MAX / 10; /* the host's own doing: no need to hurry */
 			}
+			/* files of the host: their number is no box's fault */
+			if (!box && r.inodes < r.inodes_reserve + INODES_MARGIN && now - p->disk_base_ms > BASE_MS)
+				take_baseline(p, &r);
 		} else if (above(r.bytes, r.bytes_reserve) < NEAR_BYTES ||
 			   above(r.inodes, r.inodes_reserve) < INODES_NEAR) {
 			if (p->disk_base_ms == 0 || now - p->disk_base_ms > BASE_MS)
-				take_baseline(p);
+				take_baseline(p, &r);
 		} else {
 			p->disk_base_ms = 0;
 		}
-		p->disk_inodes = r.inodes;
 	}
 	sbx_lock(&p->lock);
 	go = p->active > 0 && !p->closing;

@@ -57,6 +57,7 @@ struct sbx_exec {
 	struct sbx_lock lock;
 	unsigned int refs; /* guarded by lock */
 	bool put;	   /* guarded by lock */
+	bool dead;	   /* guarded by lock: gone, no timer may be set any more */
 
 	/* until the message is with the init; guarded by box->lock */
 	int start_fds[FD_COUNT];
@@ -194,6 +195,9 @@ static void exec_gone(struct sbx_exec *x)
 	if (x->gone)
 		return;
 	x->gone = true;
+	sbx_lock(&x->lock);
+	x->dead = true;
+	sbx_unlock(&x->lock);
 	sbx_watch_del(loop, &x->control);
 	sbx_timer_cancel(loop, &x->drain_timer);
 	sbx_timer_cancel(loop, &x->kill_timer);
@@ -543,9 +547,10 @@ int sbx_local_exec_signal(struct sbx_exec *x, int sig, struct sbx_err *err)
 		r = -errno;
 	if (r == -EPIPE || r == -ECONNRESET || r == -ENOTCONN)
 		return sbx_err_set(err, ESRCH, "nothing of the program is left");
-	if (sig == SIGKILL) {
+	sbx_lock(&x->lock);
+	if (sig == SIGKILL && !x->dead)
 		sbx_timer_set(x->box->provider->loop, &x->kill_timer, KILL_PATIENCE_MS);
-	}
+	sbx_unlock(&x->lock);
 	return r < 0 ? sbx_err_sys(err, -r, "cannot send signal %d", sig) : 0;
 }
 

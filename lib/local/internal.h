@@ -66,7 +66,7 @@ struct sbx_provider {
 	uint64_t disk_seen_ms; /* guarded by lock: when disk_low was found */
 	bool disk_low;	       /* written under lock; read anywhere */
 	uint64_t disk_base_ms; /* loop thread: when the boxes' baselines were taken, 0 = none */
-	uint64_t disk_inodes;  /* loop thread: free at the last look */
+	uint64_t disk_inodes;  /* loop thread: free when the baselines were taken */
 };
 
 /* what the processes of a box have done so far; see disk.c */

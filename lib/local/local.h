@@ -46,7 +46,4 @@ bool sbx_local_disk_full(struct sbx_pbox *box);
  */
 const char *sbx_local_no_limits(struct sbx_pbox *box);
 
-/* how many inodes of the state file system are kept, 0 = the built-in rule; tests set it */
-extern uint64_t sbx_local_inodes_reserve;
-
 #endif
