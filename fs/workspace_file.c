@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/lock.h"
+#include "open.h"
 #include "reply.h"
 
 #include <errno.h>
@@ -24,6 +25,8 @@
 #define BUFFER_ALIGN 4096		/* O_DIRECT */
 
 struct handle {
+	struct sbx_open open;
+	struct ws_node *node; /* counted */
 	struct sbx_fhandle fh;
 	bool direct; /* O_DIRECT: only from aligned memory */
 };
@@ -121,32 +124,46 @@ static bool pages_kept(struct ws_node *ws, const struct sbx_fattr *attr)
 	return same;
 }
 
+static void handle_free(struct handle *h)
+{
+	h->node->files->close(h->node->fnode, &h->fh);
+	sbx_node_unref(&h->node->node);
+	free(h);
+}
+
+static void handle_drop(struct sbx_open *open)
+{
+	handle_free(sbx_container_of(open, struct handle, open));
+}
+
+static void handle_close(struct handle *h)
+{
+	sbx_open_remove(&h->open);
+	handle_free(h);
+}
+
 /* fills job->fi; false: no memory, and the file is closed again */
-static bool handle_new(struct ws_job *job, struct sbx_fnode *fnode)
+static bool handle_new(struct ws_job *job, struct ws_node *ws)
 {
 	struct handle *h = calloc(1, sizeof(*h));
 
 	if (!h) {
-		job->node->files->close(fnode, &job->freq.fh);
+		ws->files->close(ws->fnode, &job->freq.fh);
 		return false;
 	}
+	h->node = ws_of(sbx_node_ref(&ws->node));
 	h->fh = job->freq.fh;
 	h->direct = job->fi.flags & O_DIRECT;
+	sbx_open_add(&h->open, handle_drop);
 	job->fi.fh = (uintptr_t)h;
 	/* nothing happens at close(): the kernel need not ask */
-	job->fi.noflush = job->node->files->flush == NULL;
+	job->fi.noflush = ws->files->flush == NULL;
 	return true;
-}
-
-static void handle_close(struct ws_node *ws, struct handle *h)
-{
-	ws->files->close(ws->fnode, &h->fh);
-	free(h);
 }
 
 static void finish_open(struct ws_job *job, int r)
 {
-	if (r == 0 && !handle_new(job, job->node->fnode))
+	if (r == 0 && !handle_new(job, job->node))
 		r = -ENOMEM;
 	if (r < 0) {
 		ws_job_end(job, r);
@@ -154,7 +171,7 @@ static void finish_open(struct ws_job *job, int r)
 	}
 	job->fi.keep_cache = pages_kept(job->node, &job->freq.attr);
 	if (fuse_reply_open(job->req, &job->fi) < 0)
-		handle_close(job->node, handle_of(&job->fi));
+		handle_close(handle_of(&job->fi));
 	ws_job_free(job);
 }
 
@@ -170,6 +187,7 @@ void ws_open(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
 
 static void finish_create(struct ws_job *job, int r)
 {
+	struct sbx_fnode *fnode = job->freq.node;
 	struct sbx_node *node = NULL;
 	struct stat st;
 
@@ -177,7 +195,9 @@ static void finish_create(struct ws_job *job, int r)
 		ws_attr_take(job);
 		/* the file's node first: it holds the fnode that the handle is about */
 		node = ws_node_take(job);
-		if (!node || !handle_new(job, ws_of(node)->fnode))
+		if (!node)
+			job->node->files->close(fnode, &job->freq.fh); /* the handle holds its fnode */
+		if (!node || !handle_new(job, ws_of(node)))
 			r = -ENOMEM;
 	}
 	if (r < 0) {
@@ -188,10 +208,8 @@ static void finish_create(struct ws_job *job, int r)
 	}
 	job->fi.keep_cache = pages_kept(ws_of(node), &job->attr);
 	ws_stat(&job->attr, &st);
-	sbx_node_ref(node); /* an answer that is not taken gives the lookup back */
 	if (sbx_reply_create(job->req, node, &st, 0, 0, &job->fi) < 0)
-		handle_close(ws_of(node), handle_of(&job->fi));
-	sbx_node_unref(node);
+		handle_close(handle_of(&job->fi)); /* it holds the node, whose lookup was given back */
 	ws_job_free(job);
 }
 
@@ -212,7 +230,7 @@ void ws_create(fuse_req_t req, struct sbx_node *dir, const char *name, mode_t mo
 
 void ws_release(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
 {
-	handle_close(ws_of(node), handle_of(fi));
+	handle_close(handle_of(fi));
 	sbx_reply_err(req, 0);
 }
 

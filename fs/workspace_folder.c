@@ -6,6 +6,7 @@
 #include "workspace.h"
 
 #include "base/err.h"
+#include "open.h"
 #include "reply.h"
 
 #include <errno.h>
@@ -25,20 +26,52 @@ static off_t off_inner(off_t shown)
 	return shown == INT64_MAX ? shown : shown - DOTS;
 }
 
-static struct sbx_fdir *dir_of(const struct fuse_file_info *fi)
+struct folder {
+	struct sbx_open open;
+	struct ws_node *node; /* counted */
+	struct sbx_fdir *dir;
+};
+
+static struct folder *folder_of(const struct fuse_file_info *fi)
 {
-	return (struct sbx_fdir *)(uintptr_t)fi->fh;
+	return (struct folder *)(uintptr_t)fi->fh;
+}
+
+static void folder_drop(struct sbx_open *open)
+{
+	struct folder *f = sbx_container_of(open, struct folder, open);
+
+	f->node->files->closedir(f->dir);
+	sbx_node_unref(&f->node->node);
+	free(f);
+}
+
+static void folder_close(struct folder *f)
+{
+	sbx_open_remove(&f->open);
+	folder_drop(&f->open);
 }
 
 static void finish_opendir(struct ws_job *job, int r)
 {
+	struct folder *f;
+
 	if (r < 0) {
 		ws_job_end(job, r);
 		return;
 	}
-	job->fi.fh = (uintptr_t)job->freq.dir;
-	if (fuse_reply_open(job->req, &job->fi) < 0)
+	f = calloc(1, sizeof(*f));
+	if (!f) {
 		job->node->files->closedir(job->freq.dir);
+		ws_job_end(job, -ENOMEM);
+		return;
+	}
+	f->node = ws_of(sbx_node_ref(&job->node->node));
+	f->dir = job->freq.dir;
+	sbx_open_add(&f->open, folder_drop);
+	job->fi.fh = (uintptr_t)f;
+	if (fuse_reply_open(job->req, &job->fi) < 0)
+		folder_close(f);
 	ws_job_free(job);
 }
 
@@ -54,7 +87,7 @@ void ws_opendir(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi
 
 void ws_releasedir(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
 {
-	ws_of(node)->files->closedir(dir_of(fi));
+	folder_close(folder_of(fi));
 	sbx_reply_err(req, 0);
 }
 
@@ -255,7 +288,7 @@ void ws_readdir(fuse_req_t req, struct sbx_node *node, size_t size, off_t off,
 		return;
 	}
 	*l = (struct ws_listing){
-		.dir = dir_of(fi), .plus = plus, .off = off, .size = size
+		.dir = folder_of(fi)->dir, .plus = plus, .off = off, .size = size
 	};
 	job->listing = l;
 	if (off < 0 || !put_dots(job))
