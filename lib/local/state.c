@@ -206,34 +206,48 @@ static void find_ids(struct sbx_local_state *s)
 	}
 }
 
-static int make_run_dir(struct sbx_local_state *s, struct sbx_err *err)
+/* the run directory, made or found, and held: another root daemon removes those that nobody holds */
+static int take_run_dir(struct sbx_local_state *s, struct sbx_err *err)
 {
+	SBX_CLEANUP(sbx_closep) int run = -1;
 	SBX_CLEANUP(sbx_closep) int top = -1;
-	int fd, r;
+	struct stat held, named;
+	int r, tries;
 
-	if (!s->root) {
-		if (snprintf(s->run_dir, sizeof(s->run_dir), "%s/run", s->dir) >= (int)sizeof(s->run_dir))
-			return sbx_err_set(err, ENAMETOOLONG, "state directory '%s'", s->dir);
-		r = own_dir(s->dir_fd, "run", 0700, &fd, err);
-	} else {
-		snprintf(s->run_dir, sizeof(s->run_dir), "/run/sbxfs/%s", s->id);
-		SBX_CLEANUP(sbx_closep) int run = open("/run", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-		if (run < 0)
-			return sbx_err_sys(err, errno, "cannot open /run");
+	if (!s->root)
+		return own_dir(s->dir_fd, "run", 0700, &s->run_fd, err);
+	run = open("/run", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (run < 0)
+		return sbx_err_sys(err, errno, "cannot open /run");
+	for (tries = 0; tries < 100; tries++) {
+		sbx_closep(&top);
 		r = own_dir(run, "sbxfs", 0711, &top, err);
 		if (r == 0)
-			r = own_dir(top, s->id, 0711, &fd, err);
+			r = own_dir(top, s->id, 0711, &s->run_fd, err);
+		if (r < 0 && r != -ENOENT)
+			return r;
+		if (r == 0 && flock(s->run_fd, LOCK_SH) == 0 && fstat(s->run_fd, &held) == 0 &&
+		    stat(s->run_dir, &named) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev)
+			return 0;
+		sbx_closep(&s->run_fd); /* it was removed in between */
 	}
+	return sbx_err_set(err, EBUSY, "it is removed again and again");
+}
+
+static int make_run_dir(struct sbx_local_state *s, struct sbx_err *err)
+{
+	int r;
+
+	if (s->root)
+		snprintf(s->run_dir, sizeof(s->run_dir), "%s/%s", SBX_STATE_RUN_ROOT, s->id);
+	else if (snprintf(s->run_dir, sizeof(s->run_dir), "%s/run", s->dir) >= (int)sizeof(s->run_dir))
+		return sbx_err_set(err, ENAMETOOLONG, "state directory '%s'", s->dir);
+	r = take_run_dir(s, err);
 	if (r < 0)
 		return sbx_err_wrap(err, r, "run directory '%s'", s->run_dir);
-	r = mkdirat(fd, "oci", 0700);
-	if (r != 0 && errno != EEXIST)
-		r = sbx_err_sys(err, errno, "cannot make '%s/oci'", s->run_dir);
-	else
-		r = 0;
-	close(fd);
-	return r;
+	if (mkdirat(s->run_fd, "oci", 0700) != 0 && errno != EEXIST)
+		return sbx_err_sys(err, errno, "cannot make '%s/oci'", s->run_dir);
+	return 0;
 }
 
 static void mark_all_ids(struct sbx_local_state *s, int dir_fd);
@@ -259,7 +273,7 @@ static int open_state(const char *dir, bool shared, struct sbx_local_state **ret
 
 	if (!s)
 		return sbx_err_set(err, ENOMEM, "no memory for the state");
-	s->dir_fd = s->boxes_fd = s->trash_fd = s->lock_fd = -1;
+	s->dir_fd = s->boxes_fd = s->trash_fd = s->lock_fd = s->run_fd = -1;
 	s->root = geteuid() == 0;
 	sbx_lock_init(&s->lock);
 	snprintf(s->dir, sizeof(s->dir), "%s", dir);
@@ -312,13 +326,14 @@ void sbx_state_close(struct sbx_local_state *s)
 
 	if (!s)
 		return;
-	if (s->run_dir[0]) {
+	if (s->run_dir[0] && flock(s->run_fd, LOCK_EX | LOCK_NB) == 0) { /* nobody else lives here */
 		snprintf(path, sizeof(path), "%s/oci", s->run_dir);
 		rmdir(path);
 		rmdir(s->run_dir);
 		if (s->root)
-			rmdir("/run/sbxfs"); /* stays while others use it */
+			rmdir(SBX_STATE_RUN_ROOT); /* stays while others use it */
 	}
+	sbx_closep(&s->run_fd);
 	sbx_closep(&s->boxes_fd);
 	sbx_closep(&s->trash_fd);
 	sbx_closep(&s->dir_fd);

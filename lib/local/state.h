@@ -26,6 +26,7 @@ struct sbx_err;
 /* host ids of boxes, as root: this range unless /etc/subuid and /etc/subgid have one for "sbxfs" */
 #define SBX_IDS_DEFAULT_BASE 0x70000000u
 #define SBX_IDS_DEFAULT_COUNT 0x0fff0000u
+#define SBX_STATE_RUN_ROOT "/run/sbxfs" /* run directories of root's daemons */
 #define SBX_IDS_PER_BOX 65536u
 #define SBX_IDS_SLOTS_MAX 32768u
 
@@ -36,6 +37,7 @@ struct sbx_local_state {
 	char id[9];
 	bool root; /* the daemon is root: boxes get subordinate ids */
 	int dir_fd, boxes_fd, trash_fd, lock_fd;
+	int run_fd; /* the run directory, locked shared: somebody lives here */
 	uint32_t ids_base, ids_count;
 	struct sbx_lock lock;
 	uint8_t ids_used[SBX_IDS_SLOTS_MAX / 8]; /* guarded by lock: ranges of boxes that exist */

@@ -994,6 +994,28 @@ static void a_second_daemon_is_refused(void **state)
 	assert_non_null(strstr(err.text, "in use by another sbxfs"));
 }
 
+static void check_each(void *data, const char *what, bool ok, bool needed, const char *text)
+{
+	int *n = data;
+
+	if (!ok && needed)
+		fail_msg("%s: %s", what, text);
+	assert_null(strchr(text, '\n'));
+	++*n;
+}
+
+static void a_check_does_not_disturb_a_live_daemon(void **state)
+{
+	struct box *b;
+	int n = 0;
+
+	(void)state;
+	ops->check(&config, check_each, &n);
+	assert_true(n > 6);
+	b = box_up("after-check");
+	box_gone(b);
+}
+
 static void a_disk_bomb_is_stopped_before_the_reserve(void **state)
 {
 	struct box *good = box_up("good"), *bad = box_up("bad");
@@ -1146,6 +1168,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(delete_leaves_nothing),
 		cmocka_unit_test(a_killed_daemon_is_cleaned_up_after),
 		cmocka_unit_test(a_second_daemon_is_refused),
+		cmocka_unit_test(a_check_does_not_disturb_a_live_daemon),
 		cmocka_unit_test(a_disk_bomb_is_stopped_before_the_reserve),
 		cmocka_unit_test(an_inode_bomb_is_stopped),
 		cmocka_unit_test(speed),
