@@ -276,6 +276,19 @@ void sbx_folder_op_rmdir(fuse_req_t req, struct sbx_node *dir, const char *name)
 		sbx_reply_err(req, r);
 }
 
+/* a name that is not in the table but is found, as those in the table: nothing changes, so that rm -rf BOX goes through */
+static int unlink_found(struct sbx_synth *dir, const char *name)
+{
+	struct sbx_node *node;
+	struct stat attr;
+	int r = dir->folder->lookup ? dir->folder->lookup(&dir->ref, name, &node, &attr) : -ENOENT;
+
+	if (r < 0)
+		return r;
+	sbx_node_forget(node, 1);
+	return S_ISDIR(attr.st_mode) ? -EISDIR : 0;
+}
+
 void sbx_folder_op_unlink(fuse_req_t req, struct sbx_node *dir, const char *name)
 {
 	struct sbx_synth *synth = sbx_synth_of(dir);
@@ -283,7 +296,7 @@ void sbx_folder_op_unlink(fuse_req_t req, struct sbx_node *dir, const char *name
 	int r = alive(synth);
 
 	if (r == 0 && !file)
-		r = -ENOENT;
+		r = unlink_found(synth, name);
 	else if (r == 0 && file->folder)
 		r = -EISDIR;
 	else if (r == 0 && file->reset)

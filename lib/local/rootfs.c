@@ -294,7 +294,7 @@ int sbx_rootfs_make(int dir_fd, const struct sbx_bundle *b, struct sbx_err *err)
 	if (r == 0 && fchmodat(fd, "tmp", 01777, 0) != 0)
 		r = -errno;
 	if (r == 0)
-		r = sbx_rootfs_file(fd, SBX_ROOTFS_INIT + 1, "", 0, 0555);
+		r = sbx_rootfs_file(fd, &SBX_ROOTFS_INIT[1], "", 0, 0555);
 	if (r == 0 && !b->rootfs) {
 		r = symlinkat("../tmp", fd, "var/tmp") == 0 ? 0 : -errno;
 		if (r == 0)
