@@ -205,6 +205,8 @@ static int take_value(struct sbx_slot *slot, enum sbx_setting which, const char 
 	case SBX_SET_CWD:
 		text = sbx_text_trim(text, &len);
 		r = sbx_text_subpath(text, len, path, sizeof(path));
+		if (r == 0 && memchr(text, '\n', len)) /* two lines are no value */
+			r = -EINVAL;
 		if (r < 0)
 			return sbx_err_set(err, -r,
 					   "cwd: '%.*s' is not a folder below the workspace: write a "
