@@ -46,8 +46,8 @@ def test_no_mount_point_is_refused():
     assert done.rc == 1 and b"MOUNTPOINT" in done.err or b"mount point" in done.err
 
 
-def test_an_unknown_flag_is_refused():
-    done = sh([SBXFS, "--frobnicate", "/nowhere"])
+def test_an_unknown_flag_is_refused(place):
+    done = sh([SBXFS, "--frobnicate", place.path])
     assert done.rc == 1 and b"frobnicate" in done.err
 
 
@@ -65,7 +65,7 @@ def test_a_missing_mount_point_is_refused(place):
     refused(
         sh([SBXFS, "-f", "local", place.base / "missing", "-o", f"config={place.config_file}"]),
         str(place.base / "missing"),
-        "[Nn]o such",
+        "[Nn]o such|does not exist",
     )
 
 
@@ -143,7 +143,7 @@ def test_a_config_that_is_a_folder_or_unreadable_is_refused(place):
 
 def test_a_state_folder_that_cannot_be_made_is_refused(place):
     place.config_file.write_text("state_dir: /proc/nothing/here\n")
-    refused(sh(place.command()), "/proc/nothing/here")
+    refused(sh(place.command()), "/proc/nothing")
 
 
 def test_an_unknown_runtime_is_refused_with_its_name(place):
@@ -228,7 +228,7 @@ def test_without_f_and_without_source_it_is_local(place):
 def test_without_f_a_failure_is_told_and_the_status_is_1(place):
     refused(sh([SBXFS, "nonsense", place.path, "-o", f"config={place.config_file}"]), "nonsense")
     place.config_file.write_text("state_dir: /proc/nothing/here\n")
-    refused(sh([SBXFS, "local", place.path, "-o", f"config={place.config_file}"]), "/proc/nothing/here")
+    refused(sh([SBXFS, "local", place.path, "-o", f"config={place.config_file}"]), "/proc/nothing")
 
 
 def test_the_background_daemon_holds_no_terminal_folder_or_pipe_of_the_shell(place):
@@ -246,36 +246,41 @@ def test_relative_paths_on_the_command_line_work_in_the_background(place):
     end_background(place)
 
 
-def test_mount_t_fuse_sbxfs_works(place):
+@pytest.fixture
+def installed():
+    """mount(8) finds the program in the system's folders only: it is linked there for the test, if it is not installed."""
     if not ROOT:
         skip("root")
-    path = f"{SBXFS.parent}:{os.environ['PATH']}:/usr/sbin"
-    if not shutil.which("mount.fuse3", path=path):
+    if not shutil.which("mount.fuse3", path="/usr/sbin:/sbin"):
         pytest.skip("needs mount.fuse3: apt-get install fuse3")
-    done = sh(
-        ["mount", "-t", "fuse.sbxfs", "local", place.path, "-o", f"config={place.config_file}"],
-        env={**os.environ, "PATH": path},
-    )
-    assert done.rc == 0, done.err
+    link = None
+    if not shutil.which("sbxfs", path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"):
+        link = "/usr/local/bin/sbxfs"
+        os.symlink(SBXFS, link)
+    yield
+    if link:
+        os.unlink(link)
+
+
+def umount(m):
+    sh(["umount", m.path]).ok()
+    wait_for(lambda: not m.mounted() and background_pid(m) is None, "ended")
+    assert not m.leftovers()
+
+
+def test_mount_t_fuse_sbxfs_works(place, installed):
+    sh(["mount", "-t", "fuse.sbxfs", "local", place.path, "-o", f"config={place.config_file}"]).ok()
     assert mountpoints()[str(place.path)].split(" - ")[1].split()[0] == "fuse.sbxfs"
     assert place.box().go("print(1)").text == "1\n"
-    sh(["umount", place.path]).ok()
-    wait_for(lambda: not place.mounted() and background_pid(place) is None, "ended")
-    assert not place.leftovers()
+    umount(place)
 
 
-def test_a_line_of_fstab_works(place):
-    if not ROOT:
-        skip("root")
-    path = f"{SBXFS.parent}:{os.environ['PATH']}:/usr/sbin"
+def test_a_line_of_fstab_works(place, installed):
     fstab = place.base / "fstab"
     fstab.write_text(f"local {place.path} fuse.sbxfs noauto,config={place.config_file} 0 0\n")
-    done = sh(["mount", "-T", fstab, place.path], env={**os.environ, "PATH": path})
-    assert done.rc == 0, done.err
+    sh(["mount", "-T", fstab, place.path]).ok()
     assert place.box().go("print(1)").text == "1\n"
-    sh(["umount", place.path]).ok()
-    wait_for(lambda: not place.mounted() and background_pid(place) is None, "ended")
-    assert not place.leftovers()
+    umount(place)
 
 
 def allows_other():
