@@ -22,6 +22,7 @@
 
 #define VALUE_MAX (1024 * 1024) /* bytes of one value file */
 #define LINES_MAX (64u * 1024 * 1024) /* bytes of a text of several lines */
+#define LISTED_ATTR_S 0.1 /* nor for attributes of a folder that it has just listed: ls -l */
 #define FOLDER_ENTRY_S 1.0 /* the kernel need not ask again for a folder by that name */
 
 struct sbx_ref sbx_ref_get(const struct sbx_ref *ref)
@@ -185,7 +186,7 @@ int sbx_folder_lookup(struct sbx_synth *dir, const char *name, struct sbx_node *
 /*
  * How long the kernel need not ask for a name again: for a path through BOX/run or BOX/workspace this saves two of three
  * questions.  rmdir() makes the kernel forget at once; a box that goes by itself answers ESTALE, and then the kernel asks.
- * Attributes are not kept: through them a handle of a deleted box would still look alive.
+ * Attributes are not kept longer than a listing takes: through them a handle of a deleted box would still look alive.
  */
 static double entry_timeout_s(const struct sbx_synth *dir, const char *name, const struct stat *attr)
 {
@@ -465,6 +466,7 @@ void sbx_folder_op_readdir(fuse_req_t req, struct sbx_node *node, size_t size, o
 				continue; /* gone since */
 			e.ino = sbx_node_id(child);
 			e.entry_timeout = entry_timeout_s(dir, item->name, &e.attr);
+			e.attr_timeout = e.entry_timeout > 0 ? LISTED_ATTR_S : 0;
 			need = fuse_add_direntry_plus(req, buf + used, size - used, item->name, &e,
 						      (off_t)i + 1);
 		} else if (plus) {
