@@ -99,6 +99,7 @@ BAD_CONFIG = {
     "unknown key in a template": ("templates:\n  default:\n    limits:\n      memroy: 1G\n", "4", "memroy"),
     "bad size": ("templates:\n  default:\n    limits:\n      memory: lots\n", "4", "memory"),
     "bad count": ("templates:\n  default:\n    limits:\n      pids: -3\n", "4", "pids"),
+    "memory that no program could live in": ("templates:\n  default:\n    limits:\n      memory: 64K\n", "4", "memory"),
     "zero pids": ("templates:\n  default:\n    limits:\n      pids: 0\n", "4", "pids"),
     "bad cpu": ("templates:\n  default:\n    limits:\n      cpu: many\n", "4", "cpu"),
     "bad timeout": ("templates:\n  default:\n    limits:\n      timeout: soon\n", "4", "timeout"),

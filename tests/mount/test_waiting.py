@@ -297,7 +297,7 @@ def test_others_who_hold_the_code_delay_a_reader_by_a_bounded_time(box):
 def test_a_child_that_inherited_the_handle_delays_a_reader_by_a_bounded_time(box):
     box.go("print('old')")
     holder = spawn(
-        f"exec 3> {box.run}/code.py; echo 'print(2)' >&3; (echo up; read x <&4) 4<&0 & exec 3>&-; wait", stdin=-1
+        f"exec 4<&0 3> {box.run}/code.py; echo 'print(2)' >&3; (echo up; read x <&4) & exec 3>&-; wait", stdin=-1
     )
     assert holder.stdout.readline() == b"up\n"
     assert sh(["cat", box.run / "stdout"], seconds=20).ok().text == "old\n"
