@@ -148,9 +148,12 @@ static int mount_session(struct sbx_options *o, struct sbx_err *err)
 {
 	char text[512];
 
-	snprintf(text, sizeof(text), "-ofsname=%s,subtype=sbxfs,nosuid,nodev,noexec%s", o->source,
-		 o->allow_other ? ",allow_other,default_permissions" : "");
-	if (fuse_opt_add_arg(&o->args, text) < 0 || (o->debug && fuse_opt_add_arg(&o->args, "-d") < 0))
+	/* in front: fsname= of the user counts; at the end: nothing of a workspace is ever set-uid or run by the host */
+	snprintf(text, sizeof(text), "-ofsname=%s,subtype=sbxfs", o->source);
+	if (fuse_opt_insert_arg(&o->args, 1, text) < 0 ||
+	    fuse_opt_add_arg(&o->args, o->allow_other ? "-onosuid,nodev,noexec,allow_other,default_permissions"
+						      : "-onosuid,nodev,noexec") < 0 ||
+	    (o->debug && fuse_opt_add_arg(&o->args, "-d") < 0))
 		return sbx_err_set(err, ENOMEM, "no memory");
 	sbx_fs.se = fuse_session_new(&o->args, &sbx_ops, sizeof(sbx_ops), NULL);
 	if (!sbx_fs.se)
