@@ -5,6 +5,7 @@
 #   BUILD=DIR     build directory (default: build)
 #   PASSES=...    of the mount suite: "root user" (default for root), "user" (default for others)
 #   UNIT=0        leaves the unit tests out
+#   RETRY=1       runs mount tests that failed once more
 #   SBX_STRICT=1, SBX_SCALE, SBX_SLOW, SBX_KEEP, TMPDIR: see tests/mount/helpers.py
 #
 # The mount suite runs twice: as root, and as an ordinary user (nobody, with a home of its own for the time).
@@ -54,7 +55,9 @@ fi
 
 scratch=
 fuse_mode=
+cache=$(mktemp -d)
 finish() {
+	rm -rf "$cache"
 	[ -z "$fuse_mode" ] || chmod "$fuse_mode" /dev/fuse
 	[ -z "$scratch" ] || rm -rf "$scratch"
 }
@@ -63,14 +66,28 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+# COMMAND ... of pytest; with RETRY=1 what failed is run once more, and must pass then: a machine that is under load is not
+# a fault of the program, one that fails twice is
+suite() {
+	rm -rf "$cache/pytest"
+	"$@" -o addopts= -o "cache_dir=$cache/pytest" && return 0
+	status=$?
+	if [ $status != 1 ] || [ "${RETRY:-0}" != 1 ]; then
+		return $status
+	fi
+	say "once more what failed"
+	"$@" -o addopts= -o "cache_dir=$cache/pytest" --last-failed --last-failed-no-failures none
+}
+
 for pass in $passes; do
 	say "mount tests as $pass"
 	if [ "$pass" = root ] || [ "$(id -u)" != 0 ]; then
-		(cd tests/mount && SBXFS=$sbxfs exec $python -m pytest "$@")
+		(cd tests/mount && SBXFS=$sbxfs suite $python -m pytest "$@")
 		continue
 	fi
 	# the checkout and the build may lie where nobody else can read
 	scratch=$(mktemp -d "${TMPDIR:-/var/tmp}/sbxfs-user.XXXXXX")
+	chmod 0777 "$cache"
 	mkdir "$scratch/home" "$scratch/tmp"
 	cp "$sbxfs" "$scratch/sbxfs"
 	cp -r tests docs "$scratch/"
@@ -81,7 +98,7 @@ for pass in $passes; do
 	fi
 	(
 		cd "$scratch/tests/mount"
-		exec setpriv --reuid=nobody --regid=nogroup --clear-groups env -u XDG_RUNTIME_DIR -u XDG_CONFIG_HOME \
+		suite setpriv --reuid=nobody --regid=nogroup --clear-groups env -u XDG_RUNTIME_DIR -u XDG_CONFIG_HOME \
 			-u XDG_STATE_HOME HOME="$scratch/home" TMPDIR="$scratch/tmp" USER=nobody LOGNAME=nobody \
 			PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 			SBXFS="$scratch/sbxfs" "$python" -m pytest "$@"
