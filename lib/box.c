@@ -92,7 +92,9 @@ static void take_waiting_locked(struct sbx_box *box, struct sbx_list *todo) SBX_
 	sbx_list_splice(todo, &box->waiting);
 }
 
-static void each_waiting(struct sbx_list *todo, const struct sbx_err *why)
+static bool start_or_wait(struct sbx_box *box, struct sbx_run *run);
+
+static void each_waiting(struct sbx_box *box, struct sbx_list *todo, const struct sbx_err *why)
 {
 	while (!sbx_list_empty(todo)) {
 		struct sbx_run *run = sbx_list_first(todo, struct sbx_run, wait_link);
@@ -101,7 +103,7 @@ static void each_waiting(struct sbx_list *todo, const struct sbx_err *why)
 		if (why)
 			sbx_run_refuse(run, SBX_RUN_LOST, why);
 		else
-			sbx_run_start(run);
+			start_or_wait(box, run);
 		sbx_run_put(run);
 	}
 }
@@ -123,10 +125,48 @@ static int start_box(struct sbx_box *box, enum sbx_box_state before, struct sbx_
 	sbx_unlock(&box->lock);
 	sbx_gate_notify(&box->gate);
 	sbx_err_wrap(&why, r, "the sandbox could not be started");
-	each_waiting(&todo, &why);
+	each_waiting(box, &todo, &why);
 	if (err)
 		*err = why;
 	return r;
+}
+
+/*
+ * @run is PENDING and listed, in no list of those that wait: it starts now if the box runs (true), else when it does; a stopped
+ * one is woken.
+ */
+static bool start_or_wait(struct sbx_box *box, struct sbx_run *run)
+{
+	struct sbx_err why = SBX_ERR_INIT;
+	enum sbx_box_state before;
+	uint64_t seen = UINT64_MAX;
+	bool now, wait, start;
+
+	do {
+		sbx_lock(&box->lock);
+		before = box->state;
+		/* it said no, and nothing was told since: its end is on the way */
+		now = before == SBX_BOX_RUNNING && !box->stopping && box->events_n != seen;
+		seen = box->events_n;
+		wait = !now && !box->deleted && run->listed;
+		start = wait && (before == SBX_BOX_STOPPED || before == SBX_BOX_FAILED);
+		if (wait) {
+			run->waiting = true;
+			sbx_list_append(&box->waiting, &run->wait_link);
+		}
+		if (start) {
+			box->starting = true;
+			box->state = SBX_BOX_CREATING;
+		}
+		sbx_unlock(&box->lock);
+	} while (now && sbx_run_start(run) == -EAGAIN);
+	if (start) {
+		start_box(box, before, NULL); /* the run tells why not */
+	} else if (!now && !wait) {
+		sbx_err_set(&why, ECANCELED, "ended before it started");
+		sbx_run_refuse(run, SBX_RUN_LOST, &why);
+	}
+	return now;
 }
 
 static int call_stop(struct sbx_box *box, struct sbx_err *err)
@@ -154,6 +194,7 @@ static void on_state(void *data, enum sbx_box_state state, const struct sbx_err 
 	deleted = box->deleted;
 	if (!deleted)
 		box->state = state;
+	box->events_n++;
 	box->starting = false;
 	box->pausing = false;
 	stop = box->stop_later && !deleted && (state == SBX_BOX_CREATING || state == SBX_BOX_RUNNING);
@@ -178,13 +219,13 @@ static void on_state(void *data, enum sbx_box_state state, const struct sbx_err 
 		sbx_err_set(&reason, deleted ? ECANCELED : EIO, "the sandbox %s%s%s",
 			    deleted ? "was deleted" : "could not be started",
 			    why && why->code ? ": " : "", why && why->code ? why->text : "");
-		each_waiting(&todo, &reason);
+		each_waiting(box, &todo, &reason);
 	} else {
 		if (state == SBX_BOX_RUNNING)
 			sbx_monitor_restarted(&box->monitor);
 		if (state == SBX_BOX_RUNNING && !sbx_list_empty(&todo))
 			sbx_monitor_active(&box->monitor);
-		each_waiting(&todo, NULL);
+		each_waiting(box, &todo, NULL);
 	}
 	if (stop)
 		call_stop(box, NULL);
@@ -270,7 +311,7 @@ static void end_runs(struct sbx_box *box, const struct sbx_err *why)
 			going[n++] = sbx_run_get(sbx_container_of(p, struct sbx_run, link));
 	}
 	sbx_unlock(&box->lock);
-	each_waiting(&todo, why);
+	each_waiting(box, &todo, why);
 	for (i = 0; i < n; i++) {
 		sbx_run_kill(going[i]);
 		sbx_run_put(going[i]);
@@ -591,9 +632,6 @@ char **sbx_box_env_vector(struct sbx_box *box)
 
 int sbx_box_submit(struct sbx_box *box, struct sbx_run *run, struct sbx_err *err)
 {
-	enum sbx_box_state before;
-	bool now, start;
-
 	if (atomic_load(&box->active) >= SBX_RUNS_MAX)
 		return sbx_err_set(err, EAGAIN, "%u runs are going on in '%s': wait for some to end",
 				   SBX_RUNS_MAX, box->name);
@@ -608,24 +646,9 @@ int sbx_box_submit(struct sbx_box *box, struct sbx_run *run, struct sbx_err *err
 	run->active = true;
 	sbx_unlock(&run->lock);
 	list_run_locked(box, run);
-	before = box->state;
-	now = before == SBX_BOX_RUNNING && !box->stopping;
-	start = before == SBX_BOX_STOPPED || before == SBX_BOX_FAILED;
-	if (!now) {
-		run->waiting = true;
-		sbx_list_append(&box->waiting, &run->wait_link);
-	}
-	if (start) {
-		box->starting = true;
-		box->state = SBX_BOX_CREATING;
-	}
 	sbx_unlock(&box->lock);
-	if (now) {
-		sbx_run_start(run);
+	if (start_or_wait(box, run))
 		sbx_monitor_active(&box->monitor);
-	} else if (start) {
-		start_box(box, before, NULL); /* the run tells why not */
-	}
 	return 0;
 }
 

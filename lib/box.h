@@ -48,6 +48,7 @@ struct sbx_box {
 	struct sbx_lock lock;
 	enum sbx_box_state state;    /* guarded by lock */
 	bool deleted;		     /* guarded by lock: rmdir was answered */
+	uint64_t events_n;	     /* guarded by lock: how many the provider has sent */
 	bool starting;		     /* guarded by lock: box_start was called, no event yet */
 	bool stopping;		     /* guarded by lock: box_stop was called, STOPPED has not come yet: what comes waits */
 	bool stop_later;	     /* guarded by lock: box_stop is called at the next event: a start that nobody saw has no end */

@@ -548,21 +548,32 @@ static int launch_run(struct sbx_run *run, int *ret_code, struct sbx_err *err)
 	return r;
 }
 
-void sbx_run_start(struct sbx_run *run)
+int sbx_run_start(struct sbx_run *run)
 {
 	struct sbx_err err = SBX_ERR_INIT;
+	bool again = false;
 	int code = -1, r;
 
 	sbx_lock(&run->lock);
 	if (run->state != SBX_RUN_PENDING) {
 		sbx_unlock(&run->lock);
-		return;
+		return 0;
 	}
 	run->state = SBX_RUN_RUNNING;
 	sbx_unlock(&run->lock);
 	r = launch_run(run, &code, &err);
 	if (r == 0)
-		return;
+		return 0;
+	if (r == -EAGAIN && code < 0) {
+		sbx_lock(&run->lock);
+		again = !run->again && !run->end_missed && run->state == SBX_RUN_RUNNING;
+		run->again = true;
+		if (again)
+			run->state = SBX_RUN_PENDING;
+		sbx_unlock(&run->lock);
+	}
+	if (again)
+		return r;
 	if (code >= 0) {
 		say(run, err.text);
 		finish(run, SBX_RUN_EXITED, code, &err);
@@ -570,6 +581,7 @@ void sbx_run_start(struct sbx_run *run)
 		sbx_err_wrap(&err, r, "the run could not be started");
 		finish(run, SBX_RUN_LOST, 0, &err);
 	}
+	return 0;
 }
 
 int sbx_run_command(struct sbx_run *run, const char *text, size_t len, struct sbx_err *err)

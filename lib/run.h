@@ -82,6 +82,7 @@ struct sbx_run {
 	struct timespec ended;	       /* guarded by lock */
 	struct sbx_err why;	       /* guarded by lock: reason of LOST, REFUSED, 126, 127, "" = none */
 	struct sbx_exec *exec;	       /* guarded by lock: until `gone` */
+	bool again;		       /* guarded by lock: its box had gone when it was to start, and it waits for the next */
 	bool end_missed;	       /* guarded by lock: sbx_run_end came while it was being started */
 	bool held_by_exec;	       /* the reference that events use */
 	uint64_t dropped[2];	       /* guarded by lock: bytes beyond the limit */
@@ -115,8 +116,11 @@ void sbx_run_put(struct sbx_run *run);
  */
 int sbx_run_command(struct sbx_run *run, const char *text, size_t len, struct sbx_err *err);
 
-/* sbx_run_start - box.c: the box runs now.  Failures end the run with a reason; never fails itself. */
-void sbx_run_start(struct sbx_run *run);
+/*
+ * sbx_run_start - box.c: the box runs now.  Failures end the run with a reason.
+ * -EAGAIN: the box is not running after all; the run is PENDING again.  That is said once per run.
+ */
+int sbx_run_start(struct sbx_run *run);
 /* sbx_run_refuse - it will not run: REFUSED or LOST with @why.  Wakes all who wait. */
 void sbx_run_refuse(struct sbx_run *run, enum sbx_run_state state, const struct sbx_err *why);
 /* sbx_run_kill - end it with all its descendants now (box deleted, unmount); one without a command yet is over */
