@@ -192,8 +192,11 @@ static void on_state(void *data, enum sbx_box_state state, const struct sbx_err 
 	sbx_box_get(box);
 	sbx_lock(&box->lock);
 	deleted = box->deleted;
-	if (!deleted)
+	if (!deleted) {
 		box->state = state;
+		if (why && why->code) /* whoever sees the state finds its reason in `error` */
+			box->last = *why;
+	}
 	box->events_n++;
 	box->starting = false;
 	box->pausing = false;

@@ -235,10 +235,9 @@ static void local_close(struct sbx_provider *p)
 		r = pthread_cond_timedwait(&p->idle, &p->lock.mutex, &until);
 	r = busy_locked(p);
 	sbx_unlock(&p->lock);
-	sbx_worker_free(p->prober);
-	p->prober = NULL;
-	sbx_worker_free(p->sweeper); /* what is left in the trash is swept at the next open */
-	p->sweeper = NULL;
+	/* the loop may still post to them: it is refused from now on, and they are freed at the very end */
+	sbx_worker_stop(p->prober);
+	sbx_worker_stop(p->sweeper); /* what is left in the trash is swept at the next open */
 	loop_drain(p);
 	sbx_disk_done(p);
 	loop_drain(p); /* a look that was just running */

@@ -60,6 +60,10 @@ int sbx_worker_post(struct sbx_worker *w, struct sbx_job *job, struct sbx_err *e
 	int r = 0;
 
 	sbx_lock(&w->lock);
+	if (w->stop) {
+		sbx_unlock(&w->lock);
+		return sbx_err_set(err, ESHUTDOWN, "the provider is being closed");
+	}
 	if (!w->started) {
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -75,19 +79,25 @@ int sbx_worker_post(struct sbx_worker *w, struct sbx_job *job, struct sbx_err *e
 	return r ? sbx_err_sys(err, r, "cannot start a thread") : 0;
 }
 
-void sbx_worker_free(struct sbx_worker *w)
+void sbx_worker_stop(struct sbx_worker *w)
 {
 	bool started;
 
-	if (!w)
-		return;
 	sbx_lock(&w->lock);
 	w->stop = true;
 	started = w->started;
+	w->started = false;
 	pthread_cond_signal(&w->more);
 	sbx_unlock(&w->lock);
 	if (started)
 		pthread_join(w->thread, NULL);
+}
+
+void sbx_worker_free(struct sbx_worker *w)
+{
+	if (!w)
+		return;
+	sbx_worker_stop(w);
 	pthread_cond_destroy(&w->more);
 	sbx_lock_done(&w->lock);
 	free(w);

@@ -21,6 +21,8 @@ struct sbx_job {
 struct sbx_worker *sbx_worker_new(void);
 /* sbx_worker_post - jobs run one after another.  0 or -errno of the thread's start.  Any thread. */
 int sbx_worker_post(struct sbx_worker *w, struct sbx_job *job, struct sbx_err *err);
+/* sbx_worker_stop - finishes what is queued (with *stop set) and joins; posts after it are refused with -ESHUTDOWN */
+void sbx_worker_stop(struct sbx_worker *w);
 /* sbx_worker_free - lets queued jobs run with *stop true, joins, frees.  NULL is fine. */
 void sbx_worker_free(struct sbx_worker *w);
 
