@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -252,6 +253,16 @@ static void child_exec(const struct plan *plan, char *room)
 	errno = kept;
 }
 
+/* is the working directory below the workspace? */
+static bool inside_workspace(void)
+{
+	static char path[PATH_MAX];
+	size_t n = sizeof(SBX_INIT_WORKSPACE) - 1;
+
+	return syscall(SYS_getcwd, path, sizeof(path)) > 0 && strncmp(path, SBX_INIT_WORKSPACE, n) == 0 &&
+	       (path[n] == '\0' || path[n] == '/');
+}
+
 static void child(const struct plan *plan, const struct sbx_run_fds *fds, struct child_state *s,
 		  char *room)
 {
@@ -288,6 +299,10 @@ static void child(const struct plan *plan, const struct sbx_run_fds *fds, struct
 	}
 	if (chdir(plan->cwd) != 0)
 		child_fail(s, SBX_STEP_CWD);
+	if (!inside_workspace()) { /* through a link */
+		errno = EXDEV;
+		child_fail(s, SBX_STEP_CWD);
+	}
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	child_exec(plan, room);

@@ -52,6 +52,7 @@ struct sbx_exec {
 	bool started, ended, gone;
 	bool has_exit; /* end.status is known */
 	struct sbx_exec_end end;
+	char program[80], cwd[80]; /* for reasons; cut */
 	uint64_t oom_base;
 
 	struct sbx_lock lock;
@@ -237,16 +238,23 @@ static void failed(struct sbx_exec *x, const struct sbx_run_report *r)
 		[SBX_STEP_CODE] = "its code could not be written into the sandbox",
 		[SBX_STEP_FORK] = "no process could be made",
 		[SBX_STEP_IDS] = "it could not be given its user",
-		[SBX_STEP_CWD] = "its working directory cannot be entered",
-		[SBX_STEP_EXEC] = "the program cannot be run",
 	};
-	const char *what = r->step >= SBX_STEP_SPEC && r->step <= SBX_STEP_EXEC ? steps[r->step] : "it failed";
+	const char *what = r->step >= SBX_STEP_SPEC && r->step <= SBX_STEP_IDS ? steps[r->step] : "it failed";
 	int status = r->step == SBX_STEP_EXEC && r->error == ENOENT ? 127 : 126;
 
 	if (r->step == SBX_STEP_EXEC && r->error == ENOENT)
-		what = "the program was not found";
-	snprintf(x->end.reason, sizeof(x->end.reason), "%s: %s%s", what, strerror(r->error),
-		 r->error == EAGAIN ? " (the sandbox has as many processes as it may)" : "");
+		snprintf(x->end.reason, sizeof(x->end.reason), "'%s' is not in this sandbox, or its interpreter is not",
+			 x->program);
+	else if (r->step == SBX_STEP_EXEC)
+		snprintf(x->end.reason, sizeof(x->end.reason), "'%s' cannot be run: %s", x->program, strerror(r->error));
+	else if (r->step == SBX_STEP_CWD && r->error == EXDEV)
+		snprintf(x->end.reason, sizeof(x->end.reason), "cwd '%s' is a link that leads out of the workspace", x->cwd);
+	else if (r->step == SBX_STEP_CWD)
+		snprintf(x->end.reason, sizeof(x->end.reason), "cwd '%s' cannot be entered: %s", x->cwd,
+			 strerror(r->error));
+	else
+		snprintf(x->end.reason, sizeof(x->end.reason), "%s: %s%s", what, strerror(r->error),
+			 r->error == EAGAIN ? " (the sandbox has as many processes as it may)" : "");
 	x->end.status = status << 8;
 	x->has_exit = true;
 	finish(x);
@@ -448,6 +456,30 @@ static int submit_locked(struct sbx_pbox *box, struct sbx_exec *x, struct sbx_er
 	return r < 0 ? sbx_err_sys(err, -r, "cannot start the program") : 0;
 }
 
+/* what reasons call it: of code that is run by its own #! line, the interpreter named there */
+static void name_program(struct sbx_exec *x, const struct sbx_exec_spec *spec)
+{
+	const char *name = spec->argv[0];
+	size_t len = strlen(name);
+
+	if (spec->code_arg == 0 && spec->code_len > 2 && spec->code[0] == '#' && spec->code[1] == '!') {
+		name = spec->code + 2;
+		len = spec->code_len - 2;
+		while (len > 0 && (*name == ' ' || *name == '\t')) {
+			name++;
+			len--;
+		}
+		if (memchr(name, '\n', len))
+			len = (size_t)((const char *)memchr(name, '\n', len) - name);
+	} else if (spec->code_arg == 0) {
+		name = spec->code_name;
+		len = strlen(name);
+	}
+	snprintf(x->program, sizeof(x->program), "%.*s", (int)(len < sizeof(x->program) ? len : sizeof(x->program) - 1),
+		 name);
+	snprintf(x->cwd, sizeof(x->cwd), "%s", spec->cwd);
+}
+
 int sbx_local_exec_start(struct sbx_pbox *box, const struct sbx_exec_spec *spec,
 			 const struct sbx_exec_events *events, void *data, struct sbx_exec **ret,
 			 struct sbx_err *err)
@@ -474,6 +506,7 @@ int sbx_local_exec_start(struct sbx_pbox *box, const struct sbx_exec_spec *spec,
 		x->pipes[i].exec = x;
 		x->pipes[i].which = i == 0 ? SBX_STDOUT : SBX_STDERR;
 	}
+	name_program(x, spec);
 	r = make_fds(x, spec, err);
 	x->control.fn = on_control;
 	x->control.fd = x->control_fd;
