@@ -359,7 +359,7 @@ static void a_bad_cwd_is_126_with_a_reason(void **state)
 	assert_int_equal(start(shared, &r, &spec, NULL), 0);
 	await(r.ended);
 	assert_exit(r, 126);
-	assert_non_null(strstr(r.end.reason, "working directory"));
+	assert_non_null(strstr(r.end.reason, "cannot be entered"));
 	run_done(&r);
 }
 
