@@ -5,7 +5,7 @@
 #   BUILD=DIR     build directory (default: build)
 #   PASSES=...    of the mount suite: "root user" (default for root), "user" (default for others)
 #   UNIT=0        leaves the unit tests out
-#   RETRY=1       runs mount tests that failed once more
+#   RETRY=1       runs what failed once more
 #   SBX_STRICT=1, SBX_SCALE, SBX_SLOW, SBX_KEEP, TMPDIR: see tests/mount/helpers.py
 #
 # The mount suite runs twice: as root, and as an ordinary user (nobody, with a home of its own for the time).
@@ -50,7 +50,11 @@ if [ "${UNIT:-1}" = 1 ]; then
 	if [ "$(meson introspect --tests "$build" | grep -o '"name": "[a-z]*"' | wc -l)" -lt 8 ]; then
 		die "unit tests were not built: apt-get install libcmocka-dev, then meson setup --reconfigure $build"
 	fi
-	meson test -C "$build" --print-errorlogs
+	if ! meson test -C "$build" --print-errorlogs; then
+		[ "${RETRY:-0}" = 1 ] || exit 1
+		say "once more the unit tests"
+		meson test -C "$build" --print-errorlogs
+	fi
 fi
 
 scratch=
