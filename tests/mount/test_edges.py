@@ -165,6 +165,7 @@ def expect_any_mkdir(m):
         ("cwd", "a" * 300),
         ("cwd", "a/" * 3000),
         ("cwd", "a\0b"),
+        ("cwd", "a\nb\n"),
         ("language", "x" * 5000),
         ("language", "\0"),
     ],

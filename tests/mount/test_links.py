@@ -194,7 +194,7 @@ def test_hard_links_in_the_workspace_are_one_file(box):
     assert (a.st_ino, a.st_nlink) == (b.st_ino, 2)
     (box.ws / "a").write_text("changed")
     assert (box.ws / "b").read_text() == "changed"
-    expect_errno(errno.EXDEV, os.link, box.ws / "a", box.run / "code.rb")
+    expect_errno((errno.EXDEV, errno.EPERM), os.link, box.ws / "a", box.run / "code.rb")
     os.unlink(box.ws / "a")
     assert os.stat(box.ws / "b").st_nlink == 1
 

@@ -135,7 +135,8 @@ for i in range({n}):
     procs = [spawn([PYTHON, "-S", "-c", script, str(s)]) for s in range(8)]
     for p in procs:
         finish(p, 180).ok()
-    wait_for(lambda: len((box.ws / "good").read_text().splitlines()) == 8 * n, f"{8 * n} runs")
+    good = box.ws / "good"
+    wait_for(lambda: good.exists() and len(good.read_text().splitlines()) == 8 * n, f"{8 * n} runs")
     assert not (box.ws / "mixed").exists()
 
 
