@@ -198,7 +198,7 @@ static void run_session(void)
 	fuse_loop_cfg_set_clone_fd(config, 0);
 	fuse_loop_cfg_set_max_threads(config, MAX_THREADS);
 	/* the kernel takes idle threads in turns: each one more is a buffer that is cold when its turn comes */
-	fuse_loop_cfg_set_idle_threads(config, 8);
+	fuse_loop_cfg_set_idle_threads(config, 4);
 	fuse_session_loop_mt(sbx_fs.se, config);
 	fuse_loop_cfg_destroy(config);
 }
