@@ -5,7 +5,7 @@
  *
  *   bench-files stream ROUNDS BYTES CHUNK DIR DIR   write a new file, read it, both by CHUNK bytes: MB/s
  *   bench-files names ROUNDS COUNT DIR DIR          create, stat, unlink COUNT files: microseconds for each
- * Prints a line for each round: the figures of the first folder, then those of the second.
+ * Prints a line for each round, from the median slice: the figures of the first folder, then those of the second.
  *
  * Pages that the kernel keeps for the file are dropped before it is read: what is measured is the way through the file system, not a
  * read of the page cache.
@@ -22,11 +22,13 @@
 
 #define SLICE_BYTES (8u << 20)
 #define SLICE_FILES 20
+#define SLICES_MAX 1024
 
 struct folder {
 	const char *dir;
 	int fd;		/* stream: its open file */
-	double us[3];	/* of this round, by phase */
+	double us[3];	/* for one file or byte, by phase: the median slice */
+	double slices[SLICES_MAX];
 };
 
 typedef void (*slice_fn)(struct folder *f, size_t from, size_t n);
@@ -56,21 +58,31 @@ static const char *name_of(const struct folder *f, size_t i)
 	return path;
 }
 
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
 /* @total in slices, each done in one folder and then in the other; who is first alternates */
 static void in_turns(struct folder f[2], size_t phase, size_t total, size_t slice, slice_fn fn)
 {
-	size_t from, n, i;
+	size_t n = total / slice, s, i;
 	double start;
 
-	for (from = 0; from < total; from += n) {
-		n = total - from < slice ? total - from : slice;
+	for (s = 0; s < n && s < SLICES_MAX; s++) {
 		for (i = 0; i < 2; i++) {
-			struct folder *one = &f[(i + from / slice) % 2];
+			struct folder *one = &f[(i + s) % 2];
 
 			start = now_us();
-			fn(one, from, n);
-			one->us[phase] += now_us() - start;
+			fn(one, s * slice, slice);
+			one->slices[s] = (now_us() - start) / (double)slice;
 		}
+	}
+	for (i = 0; i < 2; i++) {
+		qsort(f[i].slices, s, sizeof(double), by_value);
+		f[i].us[phase] = f[i].slices[s / 2];
 	}
 }
 
@@ -111,6 +123,7 @@ static void stream(struct folder f[2], size_t bytes)
 {
 	size_t i;
 
+	sync(); /* what others left to write must not hold up one of the two */
 	in_turns(f, 0, bytes, SLICE_BYTES, write_slice);
 	for (i = 0; i < 2; i++)
 		forget_pages(&f[i]);
@@ -166,7 +179,7 @@ static void names(struct folder f[2], size_t count)
 int main(int argc, char **argv)
 {
 	bool streams = argc == 7 && strcmp(argv[1], "stream") == 0;
-	struct folder f[2];
+	static struct folder f[2];
 	long rounds, r;
 	size_t total, i, k, phases = streams ? 2 : 3;
 
@@ -180,17 +193,17 @@ int main(int argc, char **argv)
 	buf = malloc(chunk);
 	if (!buf)
 		die("memory");
+	for (i = 0; i < 2; i++)
+		f[i].dir = argv[argc - 2 + (int)i];
 	memset(buf, 'x', chunk);
 	for (r = 0; r < rounds; r++) {
-		for (i = 0; i < 2; i++)
-			f[i] = (struct folder){ .dir = argv[argc - 2 + (int)i] };
 		if (streams)
 			stream(f, total);
 		else
 			names(f, total);
 		for (i = 0; i < 2; i++) {
 			for (k = 0; k < phases; k++)
-				printf("%.2f ", streams ? (double)total / f[i].us[k] : f[i].us[k] / (double)total);
+				printf("%.2f ", streams ? 1 / f[i].us[k] : f[i].us[k]);
 		}
 		printf("\n");
 		fflush(stdout);
