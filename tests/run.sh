@@ -9,7 +9,7 @@
 #   SBX_STRICT=1, SBX_SCALE, SBX_SLOW, SBX_KEEP, TMPDIR: see tests/mount/helpers.py
 #
 # The mount suite runs twice: as root, and as an ordinary user (nobody, with a home of its own for the time).
-# /dev/fuse, where it is closed to users, is opened for that pass and closed again.
+# (there the long tests are shorter: SBX_SCALE=0.2 unless told).  /dev/fuse, where it is closed to users, is opened for that pass and closed again.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}
@@ -104,7 +104,7 @@ for pass in $passes; do
 		cd "$scratch/tests/mount"
 		suite setpriv --reuid=nobody --regid=nogroup --clear-groups env -u XDG_RUNTIME_DIR -u XDG_CONFIG_HOME \
 			-u XDG_STATE_HOME HOME="$scratch/home" TMPDIR="$scratch/tmp" USER=nobody LOGNAME=nobody \
-			PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+			PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin SBX_SCALE="${SBX_SCALE:-0.2}" \
 			SBXFS="$scratch/sbxfs" "$python" -m pytest "$@"
 	)
 done
