@@ -30,7 +30,7 @@
 #define HOLD_MS 1000 /* a save that was closed: its RELEASE is on the way */
 #define GRACE_MS 50  /* a save that is being written */
 #define LOOK_MS 10   /* is the writer gone? */
-#define SELF_MS 2    /* before the reader's own descriptors are looked through */
+#define SELF_MS 5    /* before the reader's own descriptors are looked through: under load a RELEASE takes some */
 
 struct result_node {
 	struct sbx_node node;
