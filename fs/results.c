@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FINAL_S 1.0  /* attributes of a result that will not change */
 #define HOLD_MS 1000 /* a save that was closed: its RELEASE is on the way */
 #define GRACE_MS 50  /* a save that is being written */
 #define LOOK_MS 10   /* is the writer gone? */
@@ -114,7 +115,16 @@ static bool run_over(struct sbx_run *run)
 	return sbx_run_over(run);
 }
 
-static void attributes(struct result_node *node, struct stat *attr)
+/* a background process that has no command yet is not over either */
+static bool process_over(struct sbx_run *run)
+{
+	enum sbx_run_state state = sbx_run_state(run);
+
+	return sbx_run_over(run) && !(run->background && state == SBX_RUN_NONE);
+}
+
+/* returns whether they are final */
+static bool attributes(struct result_node *node, struct stat *attr)
 {
 	struct sbx_run *run = run_of(node);
 	bool over = run_over(run);
@@ -129,7 +139,9 @@ static void attributes(struct result_node *node, struct stat *attr)
 		node->told = node->told || node->run == run;
 		sbx_unlock(&node->lock);
 	}
+	over = process_over(run);
 	sbx_run_put(run);
+	return over;
 }
 
 static void op_done(struct sbx_node *node)
@@ -194,6 +206,7 @@ static int alive(struct result_node *node)
 static void op_getattr(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
 {
 	struct stat attr;
+	bool over;
 	int r = alive(result_of(node));
 
 	(void)fi;
@@ -201,8 +214,9 @@ static void op_getattr(fuse_req_t req, struct sbx_node *node, struct fuse_file_i
 		sbx_reply_err(req, r);
 		return;
 	}
-	attributes(result_of(node), &attr);
-	fuse_reply_attr(req, &attr, 0);
+	over = attributes(result_of(node), &attr);
+	/* what is final need not be asked for again: else every small read of a big result asks first */
+	fuse_reply_attr(req, &attr, over ? FINAL_S : 0);
 }
 
 static void op_setattr(fuse_req_t req, struct sbx_node *node, struct stat *attr, int to_set,
@@ -317,14 +331,6 @@ static int bind_run(struct opening *o, struct sbx_run **ret)
 		o->parked.again_ms = !o->looked_at_self ? SELF_MS : limit - spent < LOOK_MS ? limit - spent : LOOK_MS;
 		return -EAGAIN;
 	}
-}
-
-/* a background process that has no command yet is not over either */
-static bool process_over(struct sbx_run *run)
-{
-	enum sbx_run_state state = sbx_run_state(run);
-
-	return sbx_run_over(run) && !(run->background && state == SBX_RUN_NONE);
 }
 
 static int open_attempt(struct sbx_parked *parked)

@@ -77,7 +77,7 @@ struct number {
 static const struct number limit_keys[] = {
 	{ "cpu", LIMIT(cpu_milli), sbx_text_cpu, "a number of cores: 0.5, 2, 500m", 10, UINT64_MAX,
 	  "0.01", NULL },
-	{ "memory", LIMIT(memory_bytes), sbx_text_size, SIZE_FORM, 8 << 20, UINT64_MAX, "8M",
+	{ "memory", LIMIT(memory_bytes), sbx_text_size, SIZE_FORM, 16 << 20, UINT64_MAX, "16M",
 	  NULL },
 	{ "disk", LIMIT(disk_bytes), sbx_text_size, SIZE_FORM, 1 << 20, UINT64_MAX, "1M", NULL },
 	{ "pids", LIMIT(pids), sbx_text_count, "a whole number", 4, UINT64_MAX, "4", NULL },

@@ -198,6 +198,9 @@ static bool take_hello(struct sbx_pbox *box)
 
 static void came_up(struct sbx_pbox *box)
 {
+	struct sbx_err why = SBX_ERR_INIT;
+	const char *no_limits;
+
 	sbx_timer_cancel(box->provider->loop, &box->hello_timer);
 	sbx_lock(&box->lock);
 	box->init_pid = sbx_pidfd_pid(box->pidfd);
@@ -209,7 +212,11 @@ static void came_up(struct sbx_pbox *box)
 	box->disk_stopped = false;
 	memset(&box->disk_base, 0, sizeof(box->disk_base));
 	sbx_unlock(&box->lock);
-	sbx_container_tell(box, SBX_BOX_RUNNING, NULL);
+	/* never silently: without limits the box works, and its `error` says what is missing */
+	no_limits = sbx_local_no_limits(box);
+	if (no_limits)
+		sbx_err_set(&why, EOPNOTSUPP, "no limits of cpu and memory here: %s", no_limits);
+	sbx_container_tell(box, SBX_BOX_RUNNING, no_limits ? &why : NULL);
 }
 
 static void start_failed(struct sbx_pbox *box, const struct sbx_err *err)

@@ -396,6 +396,8 @@ static void local_box_info(struct sbx_pbox *box, struct sbx_pbox_info *ret)
 	ret->template = box->record.template;
 	ret->created = box->record.created;
 	ret->limits = box->record.limits;
+	if (sbx_local_no_limits(box)) /* what is in force, not what was asked for; pids is an rlimit, too */
+		ret->limits.cpu_milli = ret->limits.memory_bytes = UINT64_MAX;
 }
 
 static void local_box_put(struct sbx_pbox *box)

@@ -318,6 +318,11 @@ class Box:
     def error(self):
         return (self.path / "error").read_text()
 
+    def no_failure(self):
+        """Nothing failed here; that there are no limits (an ordinary user without cgroups) is no failure."""
+        text = self.error()
+        return text == "" or text.startswith("no limits of cpu and memory here: ")
+
     def ready(self):
         (self.path / "ready").read_bytes()
         return self

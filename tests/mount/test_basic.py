@@ -68,7 +68,7 @@ def test_modes_and_owner_tell_what_is_writable(box):
 def test_mkdir_answers_at_once_and_ready_waits_for_the_box(box):
     box.ready()
     assert (box / "status").read_text() == "running\n"
-    assert (box / "error").read_text() == ""
+    assert box.no_failure()
 
 
 def test_before_the_first_run_results_are_empty_and_do_not_wait(box):
@@ -82,7 +82,7 @@ def test_results_of_a_run(box):
     assert (r.out, r.err, r.code) == (b"out\n", b"err\n", 3)
     assert box.status() == "exited 3"
     assert (box.run / "logs").read_bytes() in (b"out\nerr\n", b"err\nout\n")
-    assert box.error() == "" and (box.run / "error").read_text() == ""
+    assert box.no_failure() and (box.run / "error").read_text() == ""
 
 
 def test_the_code_that_was_saved_can_be_read_back(box):

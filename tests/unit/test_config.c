@@ -57,7 +57,7 @@ static const struct {
 	{ "languages: {a: {cmd: [x]}}\n", "1: languages.a.cmd: unknown key; known here: extensions, command" },
 	{ "policy: {dney: []}\n", "1: policy.dney: unknown key, did you mean 'deny'?" },
 	{ "limits: {memory: lots}\n", "1: limits.memory: 'lots' is not a size: bytes, or 64M, 1.5G, or max" },
-	{ "limits: {memory: 1M}\n", "1: limits.memory: '1M' is too small: at least 8M" },
+	{ "limits: {memory: 1M}\n", "1: limits.memory: '1M' is too small: at least 16M" },
 	{ "limits: {memory: 99999999T}\n", "1: limits.memory: '99999999T' is out of range" },
 	{ "limits: {pids: -3}\n", "1: limits.pids: '-3' is not a whole number, or max" },
 	{ "limits: {pids: 0}\n", "1: limits.pids: '0' is too small: at least 4" },
