@@ -157,12 +157,13 @@ void sbx_code_create(fuse_req_t req, const struct sbx_ref *ref, const char *name
 		handle_drop(&h->open);
 }
 
-void sbx_code_mknod(fuse_req_t req, const struct sbx_ref *ref, const char *name, mode_t mode)
+/* answers MKNOD and SYMLINK with a new file */
+static void answer_new(fuse_req_t req, const struct sbx_ref *ref, const char *name, mode_t mode, const char *target)
 {
 	struct sbx_node *node;
 	struct code_file *file;
 	struct stat attr;
-	int r = S_ISREG(mode) ? sbx_code_file_new(ref, name, mode, NULL, &file) : -EPERM;
+	int r = sbx_code_file_new(ref, name, mode, target, &file);
 
 	if (r == 0) {
 		sbx_lock(&file->codes->lock);
@@ -176,23 +177,20 @@ void sbx_code_mknod(fuse_req_t req, const struct sbx_ref *ref, const char *name,
 		sbx_reply_entry(req, node, &attr, 0, 0);
 }
 
+void sbx_code_mknod(fuse_req_t req, const struct sbx_ref *ref, const char *name, mode_t mode)
+{
+	if (S_ISREG(mode))
+		answer_new(req, ref, name, mode, NULL);
+	else
+		sbx_reply_err(req, -EPERM);
+}
+
 void sbx_code_symlink(fuse_req_t req, const struct sbx_ref *ref, const char *target, const char *name)
 {
-	struct sbx_node *node;
-	struct code_file *file;
-	struct stat attr;
-	int r = sbx_code_name(name) ? -EPERM : sbx_code_file_new(ref, name, 0777, target, &file);
-
-	if (r == 0) {
-		sbx_lock(&file->codes->lock);
-		sbx_code_attr_locked(file, &attr);
-		sbx_unlock(&file->codes->lock);
-		r = sbx_code_node(ref, file, &node);
-	}
-	if (r < 0)
-		sbx_reply_err(req, r);
+	if (sbx_code_name(name)) /* a link under a control name */
+		sbx_reply_err(req, -EPERM);
 	else
-		sbx_reply_entry(req, node, &attr, 0, 0);
+		answer_new(req, ref, name, 0777, target);
 }
 
 static void op_read(fuse_req_t req, struct sbx_node *node, size_t size, off_t off, struct fuse_file_info *fi)
