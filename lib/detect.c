@@ -240,6 +240,15 @@ static void lex_string(struct lexer *l, unsigned int flags)
 		wrong(l, 3);
 }
 
+static bool all_of(const char *from, const char *to, const char *set)
+{
+	for (; from < to; from++) {
+		if (*from == '\0' || !strchr(set, *from))
+			return false;
+	}
+	return true;
+}
+
 static void lex_word(struct lexer *l)
 {
 	const char *start = l->p;
@@ -248,7 +257,7 @@ static void lex_word(struct lexer *l)
 	       (word_start(*l->p) || digit(*l->p) || (*l->p == '$' && l->lang == NODE)))
 		l->p++;
 	if (l->lang == PYTHON && l->p < l->end && (*l->p == '"' || *l->p == '\'') &&
-	    l->p - start <= 2 && strspn(start, "fFrRbBuUtT") >= (size_t)(l->p - start)) {
+	    l->p - start <= 2 && all_of(start, l->p, "fFrRbBuUtT")) {
 		lex_string(l, PREFIX);
 		return;
 	}
