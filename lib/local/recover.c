@@ -88,7 +88,7 @@ struct old_trash {
 	char id[64];
 };
 
-static void sweep_old(struct sbx_job *job, const volatile bool *stop)
+static void sweep_old(struct sbx_job *job, const atomic_bool *stop)
 {
 	struct old_trash *t = sbx_container_of(job, struct old_trash, job);
 	struct sbx_err err = SBX_ERR_INIT;
@@ -119,6 +119,16 @@ static void empty_trash(struct sbx_provider *p)
 	sbx_state_names_free(names, n);
 }
 
+static bool runtime_ready(struct sbx_provider *p)
+{
+	bool ready;
+
+	sbx_lock(&p->lock);
+	ready = p->runtime_state == RUNTIME_READY;
+	sbx_unlock(&p->lock);
+	return ready;
+}
+
 /* everything in a run directory whose daemon is dead: containers, then bundles */
 static void clean_run_dir(struct sbx_provider *p, int run_fd, const char *run_dir)
 {
@@ -127,7 +137,7 @@ static void clean_run_dir(struct sbx_provider *p, int run_fd, const char *run_di
 	size_t n, i;
 
 	if (oci_fd >= 0 && sbx_state_list_dir(oci_fd, &names, &n, NULL) == 0) {
-		if (n && (p->runtime_state == RUNTIME_READY || sbx_runtime_search(p, NULL) == RUNTIME_READY))
+		if (n && (runtime_ready(p) || sbx_runtime_search(p, NULL) == RUNTIME_READY))
 			remove_containers(p, run_dir, names, n);
 		sbx_state_names_free(names, n);
 	}
@@ -161,7 +171,7 @@ struct orphans {
 	struct sbx_provider *p;
 };
 
-static void clean_orphans(struct sbx_job *job, const volatile bool *stop)
+static void clean_orphans(struct sbx_job *job, const atomic_bool *stop)
 {
 	struct orphans *o = sbx_container_of(job, struct orphans, job);
 	struct sbx_provider *p = o->p;

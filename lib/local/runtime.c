@@ -368,16 +368,21 @@ struct search {
 	struct sbx_provider *p;
 };
 
-static void search(struct sbx_job *job, const volatile bool *stop)
+static void search(struct sbx_job *job, const atomic_bool *stop)
 {
 	struct search *s = sbx_container_of(job, struct search, job);
 	struct sbx_provider *p = s->p;
 	struct sbx_list *pos;
+	bool known;
 
 	free(s);
 	if (*stop)
 		return;
-	sbx_runtime_search(p, NULL);
+	sbx_lock(&p->lock);
+	known = p->runtime_state == RUNTIME_READY; /* cleaning up after others needed it first */
+	sbx_unlock(&p->lock);
+	if (!known)
+		sbx_runtime_search(p, NULL);
 	sbx_lock(&p->lock);
 	sbx_list_for_each(pos, &p->boxes)
 		sbx_container_kick(sbx_container_of(pos, struct sbx_pbox, link));

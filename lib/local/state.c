@@ -521,7 +521,7 @@ int sbx_state_trash(struct sbx_local_state *s, const struct sbx_record *rec, str
 }
 
 int sbx_state_sweep(struct sbx_local_state *s, const char *id, uint32_t id_base,
-		    const volatile bool *stop, struct sbx_err *err)
+		    const atomic_bool *stop, struct sbx_err *err)
 {
 	int r = sbx_tree_remove(s->trash_fd, id, stop);
 

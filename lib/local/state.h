@@ -17,6 +17,7 @@
 #include "provider.h"
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -80,7 +81,7 @@ int sbx_state_trash(struct sbx_local_state *s, const struct sbx_record *rec, str
  * @id_base: its range is free after it; 0 = none
  */
 int sbx_state_sweep(struct sbx_local_state *s, const char *id, uint32_t id_base,
-		    const volatile bool *stop, struct sbx_err *err);
+		    const atomic_bool *stop, struct sbx_err *err);
 /* sbx_state_list_dir - names in one of our folders, sorted; free with sbx_state_names_free */
 int sbx_state_list_dir(int dir_fd, char ***ret, size_t *ret_n, struct sbx_err *err);
 void sbx_state_names_free(char **names, size_t n);
@@ -90,6 +91,6 @@ void sbx_state_names_free(char **names, size_t n);
  * sbx_tree_remove - delete @name in @dir_fd with all below it.  Never follows a link, never leaves the
  * file system, copes with folders that have no permissions (as their owner or root).  0, -ECANCELED, -errno.
  */
-int sbx_tree_remove(int dir_fd, const char *name, const volatile bool *stop);
+int sbx_tree_remove(int dir_fd, const char *name, const atomic_bool *stop);
 
 #endif

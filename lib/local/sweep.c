@@ -25,7 +25,7 @@ static void swept(struct sbx_task *task)
 	sbx_local_pbox_put(box);
 }
 
-static void sweep(struct sbx_job *job, const volatile bool *stop)
+static void sweep(struct sbx_job *job, const atomic_bool *stop)
 {
 	struct sweep *s = sbx_container_of(job, struct sweep, job);
 	struct sbx_err err = SBX_ERR_INIT;

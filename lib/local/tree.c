@@ -21,7 +21,7 @@ struct removal {
 	int top_fd;
 	dev_t dev;
 	unsigned int moved;
-	const volatile bool *stop;
+	const atomic_bool *stop;
 };
 
 static int open_dir(int dir_fd, const char *name)
@@ -113,9 +113,9 @@ static int remove_below(struct removal *r, int fd, unsigned int depth)
 	return e;
 }
 
-int sbx_tree_remove(int dir_fd, const char *name, const volatile bool *stop)
+int sbx_tree_remove(int dir_fd, const char *name, const atomic_bool *stop)
 {
-	static const volatile bool never;
+	static const atomic_bool never;
 	struct removal r = { .stop = stop ? stop : &never };
 	struct stat st;
 	int fd, e;

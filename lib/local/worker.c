@@ -15,7 +15,7 @@ struct sbx_worker {
 	pthread_cond_t more;
 	struct sbx_list jobs; /* guarded by lock */
 	bool started;	      /* guarded by lock */
-	volatile bool stop;   /* written under lock */
+	atomic_bool stop;     /* written under lock */
 };
 
 struct sbx_worker *sbx_worker_new(void)

@@ -5,6 +5,7 @@
 
 #include "base/list.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 struct sbx_err;
@@ -13,7 +14,7 @@ struct sbx_worker;
 /* one piece of work; embedded in or first member of the caller's object */
 struct sbx_job {
 	/* on the worker's thread.  @stop turns true when the worker shall end: leave the rest.  May free @job. */
-	void (*fn)(struct sbx_job *job, const volatile bool *stop);
+	void (*fn)(struct sbx_job *job, const atomic_bool *stop);
 	struct sbx_list link; /* the worker's */
 };
 
