@@ -121,6 +121,15 @@ static void op_open(fuse_req_t req, struct sbx_node *node, struct fuse_file_info
 		handle_drop(&h->open);
 }
 
+/* of a file that was just made; takes the caller's reference on @file */
+static int node_and_attr(const struct sbx_ref *ref, struct code_file *file, struct sbx_node **ret, struct stat *attr)
+{
+	sbx_lock(&file->codes->lock);
+	sbx_code_attr_locked(file, attr);
+	sbx_unlock(&file->codes->lock);
+	return sbx_code_node(ref, file, ret);
+}
+
 void sbx_code_create(fuse_req_t req, const struct sbx_ref *ref, const char *name, mode_t mode,
 		     struct fuse_file_info *fi)
 {
@@ -140,10 +149,7 @@ void sbx_code_create(fuse_req_t req, const struct sbx_ref *ref, const char *name
 		}
 	}
 	if (r == 0) {
-		sbx_lock(&file->codes->lock);
-		sbx_code_attr_locked(file, &attr);
-		sbx_unlock(&file->codes->lock);
-		r = sbx_code_node(ref, file, &node);
+		r = node_and_attr(ref, file, &node, &attr);
 		if (r < 0)
 			handle_drop(&h->open);
 	}
@@ -165,12 +171,8 @@ static void answer_new(fuse_req_t req, const struct sbx_ref *ref, const char *na
 	struct stat attr;
 	int r = sbx_code_file_new(ref, name, mode, target, &file);
 
-	if (r == 0) {
-		sbx_lock(&file->codes->lock);
-		sbx_code_attr_locked(file, &attr);
-		sbx_unlock(&file->codes->lock);
-		r = sbx_code_node(ref, file, &node);
-	}
+	if (r == 0)
+		r = node_and_attr(ref, file, &node, &attr);
 	if (r < 0)
 		sbx_reply_err(req, r);
 	else

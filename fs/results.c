@@ -110,11 +110,6 @@ static uint64_t length(struct sbx_run *run, enum sbx_result which, bool over)
 	return 0;
 }
 
-static bool run_over(struct sbx_run *run)
-{
-	return sbx_run_over(run);
-}
-
 /* a background process that has no command yet is not over either */
 static bool process_over(struct sbx_run *run)
 {
@@ -127,7 +122,7 @@ static bool process_over(struct sbx_run *run)
 static bool attributes(struct result_node *node, struct stat *attr)
 {
 	struct sbx_run *run = run_of(node);
-	bool over = run_over(run);
+	bool over = sbx_run_over(run);
 	struct timespec when = sbx_run_time(run);
 
 	sbx_attr_init(attr, node->node.id, S_IFREG | (waits(node->which, run) ? 0440 : 0444),

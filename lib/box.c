@@ -51,7 +51,6 @@ void sbx_box_put(struct sbx_box *box)
 	sbx_monitor_done(&box->monitor);
 	if (box->pbox)
 		box->catalog->ops->box_put(box->pbox);
-	atomic_fetch_sub(&box->catalog->boxes_n, 1);
 	sbx_lock_done(&box->lock);
 	sbx_lock_done(&box->save_lock);
 	free(box);
@@ -264,7 +263,6 @@ int sbx_box_new(struct sbx_catalog *catalog, const char *name, const struct sbx_
 		return sbx_err_set(err, ENOMEM, "no memory for sandbox '%s'", name);
 	atomic_init(&box->refs, 1);
 	box->catalog = catalog;
-	atomic_fetch_add(&catalog->boxes_n, 1);
 	strncpy(box->name, name, sizeof(box->name) - 1);
 	box->ino_base = sbx_catalog_ino(catalog, 1);
 	box->monitor_ino = sbx_catalog_ino(catalog, SBX_MONITOR_INOS / 256);

@@ -37,7 +37,6 @@ struct sbx_catalog {
 
 	atomic_uint_fast64_t next_ino;	     /* blocks of 256 control inode numbers */
 	atomic_uint_fast64_t runs_started, failures; /* since the mount, for stats */
-	atomic_uint_fast64_t boxes_n;	     /* objects alive, also deleted ones that are still held */
 
 	struct sbx_lock lock;
 	struct sbx_box **boxes;		     /* guarded by lock: sorted by name */

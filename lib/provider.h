@@ -91,7 +91,6 @@ struct sbx_exec_spec {
 	const char *code;	     /* bytes of the code */
 	size_t code_len;
 	int code_arg;		     /* index in argv that is replaced by the path of the code's file; -1 none */
-	bool stdout_to_stderr;	     /* reserved, false */
 };
 
 struct sbx_exec_end {

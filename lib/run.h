@@ -84,7 +84,6 @@ struct sbx_run {
 	struct sbx_exec *exec;	       /* guarded by lock: until `gone` */
 	bool again;		       /* guarded by lock: its box had gone when it was to start, and it waits for the next */
 	bool end_missed;	       /* guarded by lock: sbx_run_end came while it was being started */
-	bool held_by_exec;	       /* the reference that events use */
 	uint64_t dropped[2];	       /* guarded by lock: bytes beyond the limit */
 	struct sbx_utf8 utf8[2];       /* guarded by lock */
 	enum sbx_stream last_stream;   /* guarded by lock: of the newest chunk in logs, which still grows */
@@ -138,7 +137,7 @@ enum sbx_run_state sbx_run_state(struct sbx_run *run);
 uint64_t sbx_run_id(struct sbx_run *run);
 /* sbx_run_ino - inode number of the @index-th file of this run */
 uint64_t sbx_run_ino(struct sbx_run *run, unsigned int index);
-/* sbx_run_ended_at - wall clock of its end; of its start while it goes on; 0 if neither */
+/* sbx_run_time - wall clock of its end; of its start while it goes on; 0 if neither */
 struct timespec sbx_run_time(struct sbx_run *run);
 
 /* Text forms, each with a newline at the end (docs/tree.md).  0 or -ENOMEM */
