@@ -1,470 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns: struct sbx_config: defaults, where the files are, every key and every check of a value.  Main thread,
- * before others start.
+ * Owns: struct sbx_config as a whole: defaults, where the files are, the keys at the top.  What is below them is read by
+ * config_template.c and config_language.c.  Main thread, before others start.
  */
-#include "config.h"
+#include "config_read.h"
 
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/text.h"
-#include "language.h"
-#include "yamlread.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define FILE_MAX (1024 * 1024)
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
-/* what is read: the configuration, and what is needed to complete it at the end */
-struct loader {
-	struct sbx_config *config;
-	struct sbx_limits base; /* `limits`: of every template that does not say otherwise */
-	unsigned int *own; /* per template: which limits it has of its own, bits of limit_keys */
-	char template_at[300]; /* "FILE:LINE: " of `template` */
-};
-
-/* appends to a NULL-terminated vector */
-static int strv_add(struct sbx_yaml *y, char ***v, const char *text)
-{
-	size_t n = 0;
-	char **grown;
-
-	while (*v && (*v)[n])
-		n++;
-	grown = realloc(*v, (n + 2) * sizeof(char *));
-	if (!grown)
-		return sbx_yaml_memory(y);
-	*v = grown;
-	grown[n + 1] = NULL;
-	grown[n] = strdup(text);
-	return grown[n] ? 0 : sbx_yaml_memory(y);
-}
-
-static void strv_free(char **v)
-{
-	size_t i;
-
-	for (i = 0; v && v[i]; i++)
-		free(v[i]);
-	free(v);
-}
-
-/* ---- values with a unit, by table ---- */
-
-struct number {
-	const char *name;
-	size_t off_bytes; /* of a uint64_t */
-	int (*parse)(const char *text, size_t len, uint64_t *ret);
-	const char *form;
-	uint64_t min, max; /* max: UINT64_MAX = "max" is allowed */
-	const char *min_text, *max_text;
-};
-
-#define SIZE_FORM "a size: bytes, or 64M, 1.5G"
-#define TIME_FORM "a time: seconds, or 500ms, 30s, 5m, 2h"
-#define LIMIT(field) offsetof(struct sbx_limits, field)
 #define SETTING(field) offsetof(struct sbx_config, field)
 
-static const struct number limit_keys[] = {
-	{ "cpu", LIMIT(cpu_milli), sbx_text_cpu, "a number of cores: 0.5, 2, 500m", 10, UINT64_MAX,
-	  "0.01", NULL },
-	{ "memory", LIMIT(memory_bytes), sbx_text_size, SIZE_FORM, 16 << 20, UINT64_MAX, "16M",
+static const struct sbx_config_number setting_keys[] = {
+	{ "max_wait", SETTING(max_wait_ms), sbx_text_duration, SBX_CONFIG_TIME, 1000, UINT64_MAX, "1s",
 	  NULL },
-	{ "disk", LIMIT(disk_bytes), sbx_text_size, SIZE_FORM, 1 << 20, UINT64_MAX, "1M", NULL },
-	{ "pids", LIMIT(pids), sbx_text_count, "a whole number", 4, UINT64_MAX, "4", NULL },
-	{ "output", LIMIT(output_bytes), sbx_text_size, SIZE_FORM, 1, UINT64_MAX, "1", NULL },
-	{ "timeout", LIMIT(timeout_ms), sbx_text_duration, TIME_FORM, 1, UINT64_MAX, "1ms", NULL },
-};
-
-static const struct number setting_keys[] = {
-	{ "max_wait", SETTING(max_wait_ms), sbx_text_duration, TIME_FORM, 1000, UINT64_MAX, "1s",
-	  NULL },
-	{ "op_timeout", SETTING(op_timeout_ms), sbx_text_duration, TIME_FORM, 100, 600000, "100ms",
+	{ "op_timeout", SETTING(op_timeout_ms), sbx_text_duration, SBX_CONFIG_TIME, 100, 600000, "100ms",
 	  "10m" },
-	{ "disk_reserve", SETTING(disk_reserve_bytes), sbx_text_size, SIZE_FORM, 0, 1ULL << 50, "0",
+	{ "disk_reserve", SETTING(disk_reserve_bytes), sbx_text_size, SBX_CONFIG_SIZE, 0, 1ULL << 50, "0",
 	  "1024T" },
-	{ "spool", SETTING(spool_bytes), sbx_text_size, SIZE_FORM, 1 << 20, UINT64_MAX, "1M",
+	{ "spool", SETTING(spool_bytes), sbx_text_size, SBX_CONFIG_SIZE, 1 << 20, UINT64_MAX, "1M",
 	  NULL },
-	{ "code_max", SETTING(code_bytes), sbx_text_size, SIZE_FORM, 1, 1 << 30, "1", "1G" },
+	{ "code_max", SETTING(code_bytes), sbx_text_size, SBX_CONFIG_SIZE, 1, 1 << 30, "1", "1G" },
 };
-
-struct number_at {
-	const struct number *key;
-	void *object;
-};
-
-static int read_number(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
-{
-	struct number_at *at = data;
-	const struct number *key = at->key;
-	const char *text = NULL;
-	uint64_t n;
-	int r = sbx_yaml_text(y, v, &text);
-
-	if (r < 0)
-		return r;
-	r = key->parse(text, strlen(text), &n);
-	if (r == -EINVAL)
-		return sbx_yaml_fail(y, v->line, "'%.60s' is not %s%s", text, key->form,
-				     key->max == UINT64_MAX ? ", or max" : "");
-	if (r < 0)
-		return sbx_yaml_fail(y, v->line, "'%.60s' is out of range", text);
-	if (n < key->min)
-		return sbx_yaml_fail(y, v->line, "'%.60s' is too small: at least %s", text,
-				     key->min_text);
-	if (n > key->max)
-		return sbx_yaml_fail(y, v->line, "'%.60s' is too large: at most %s", text,
-				     key->max_text);
-	memcpy((char *)at->object + key->off_bytes, &n, sizeof(n));
-	return 0;
-}
-
-/* ---- texts ---- */
-
-static int set_text(struct sbx_yaml *y, char **field, const char *text)
-{
-	char *copy = strdup(text);
-
-	if (!copy)
-		return sbx_yaml_memory(y);
-	free(*field);
-	*field = copy;
-	return 0;
-}
-
-static int read_text(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
-{
-	const char *text = NULL;
-	int r = sbx_yaml_text(y, v, &text);
-
-	if (r == 0 && !*text)
-		r = sbx_yaml_fail(y, v->line, "has no value");
-	return r < 0 ? r : set_text(y, data, text);
-}
-
-static const char *home_dir(void)
-{
-	const char *home = getenv("HOME");
-	struct passwd *pw;
-
-	if (home && home[0] == '/')
-		return home;
-	pw = getpwuid(geteuid());
-	return pw && pw->pw_dir && pw->pw_dir[0] == '/' ? pw->pw_dir : NULL;
-}
-
-/* an absolute path; "~/" is the home folder */
-static int read_path(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
-{
-	SBX_CLEANUP(sbx_freep) char *whole = NULL;
-	const char *text = NULL;
-	int r = sbx_yaml_text(y, v, &text);
-
-	if (r < 0)
-		return r;
-	if (strncmp(text, "~/", 2) == 0 && home_dir()) {
-		if (asprintf(&whole, "%s%s", home_dir(), text + 1) < 0) {
-			whole = NULL;
-			return sbx_yaml_memory(y);
-		}
-		text = whole;
-	}
-	if (text[0] != '/')
-		return sbx_yaml_fail(y, v->line, "'%.100s' must be an absolute path", text);
-	return set_text(y, data, text);
-}
-
-/* ---- templates ---- */
-
-struct limits_at {
-	struct sbx_limits *limits;
-	unsigned int *own; /* which were given: bits of limit_keys */
-};
-
-static int each_limit(struct sbx_yaml *y, const char *key, size_t line, void *data)
-{
-	static const char *const known[] = { "cpu",    "memory",  "disk", "pids",
-					     "output", "timeout", NULL };
-	struct limits_at *at = data;
-	size_t i;
-
-	for (i = 0; i < COUNT(limit_keys); i++) {
-		struct number_at number = { &limit_keys[i], at->limits };
-
-		if (strcmp(limit_keys[i].name, key) != 0)
-			continue;
-		*at->own |= 1U << i;
-		return sbx_yaml_value(y, read_number, &number);
-	}
-	return sbx_yaml_unknown(y, line, key, known);
-}
-
-static int read_limits(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
-{
-	return sbx_yaml_map(y, v, each_limit, data);
-}
-
-struct env_at {
-	char ***env;
-	const char *name;
-};
-
-static int read_env_value(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
-{
-	struct env_at *at = data;
-	SBX_CLEANUP(sbx_freep) char *item = NULL;
-	const char *text = NULL;
-	size_t i, n = strlen(at->name);
-	int r;
-
-	if (v->kind == SBX_YAML_SCALAR && v->none)
-		text = ""; /* NAME: is an empty value */
-	else if ((r = sbx_yaml_text(y, v, &text)) < 0)
-		return r;
-	if (asprintf(&item, "%s=%s", at->name, text) < 0) {
-		item = NULL;
-		return sbx_yaml_memory(y);
-	}
-	for (i = 0; *at->env && (*at->env)[i]; i++) { /* of an earlier file */
-		if (strncmp((*at->env)[i], item, n + 1) == 0) {
-			free((*at->env)[i]);
-			(*at->env)[i] = sbx_take(item);
-			return 0;
-		}
-	}
-	return strv_add(y, at->env, item);
-}
-
-static int each_env(struct sbx_yaml *y, const char *key, size_t line, void *data)
-{
-	struct env_at at = { data, key };
-
-	if (!sbx_text_env_name(key, strlen(key)))
-		return sbx_yaml_fail(y, line,
-				     "not a name for a variable: use letters, digits and _");
-	return sbx_yaml_value(y, read_env_value, &at);
-}
-
-static int read_env(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
-{
-	return sbx_yaml_map(y, v, each_env, data);
-}
-
-static int read_network(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
-{
-	const char *text = NULL;
-	enum sbx_network *ret = data;
-	int r = sbx_yaml_text(y, v, &text), i;
-
-	if (r < 0)
-		return r;
-	for (i = SBX_NET_NONE; i <= SBX_NET_HOST; i++) {
-		if (strcmp(text, sbx_network_name((enum sbx_network)i)) == 0) {
-			*ret = (enum sbx_network)i;
-			return 0;
-		}
-	}
-	return sbx_yaml_fail(y, v->line, "'%.60s' is none of none, nat, host", text);
-}
-
-static int each_of_template(struct sbx_yaml *y, const char *key, size_t line, void *data)
-{
-	static const char *const known[] = { "rootfs", "network", "limits", "env", NULL };
-	struct loader *l = y->user;
-	struct sbx_template *t = data;
-	struct limits_at at = { &t->limits, &l->own[t - l->config->templates] };
-
-	if (strcmp(key, "rootfs") == 0)
-		return sbx_yaml_value(y, read_path, &t->rootfs);
-	if (strcmp(key, "network") == 0)
-		return sbx_yaml_value(y, read_network, &t->network);
-	if (strcmp(key, "limits") == 0)
-		return sbx_yaml_value(y, read_limits, &at);
-	if (strcmp(key, "env") == 0)
-		return sbx_yaml_value(y, read_env, &t->env);
-	return sbx_yaml_unknown(y, line, key, known);
-}
-
-static int read_template(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
-{
-	return sbx_yaml_map(y, v, each_of_template, data);
-}
-
-static struct sbx_template *template_get(struct loader *l, const char *name)
-{
-	struct sbx_config *c = l->config;
-	struct sbx_template *templates;
-	unsigned int *own;
-	size_t i;
-
-	for (i = 0; i < c->templates_n; i++) {
-		if (strcmp(c->templates[i].name, name) == 0)
-			return &c->templates[i];
-	}
-	templates = realloc(c->templates, (c->templates_n + 1) * sizeof(*templates));
-	if (templates)
-		c->templates = templates;
-	own = realloc(l->own, (c->templates_n + 1) * sizeof(*own));
-	if (own)
-		l->own = own;
-	if (!templates || !own)
-		return NULL;
-	templates[c->templates_n] = (struct sbx_template){ .name = strdup(name) };
-	own[c->templates_n] = 0;
-	return templates[c->templates_n].name ? &templates[c->templates_n++] : NULL;
-}
-
-static int each_template(struct sbx_yaml *y, const char *key, size_t line, void *data)
-{
-	struct loader *l = y->user;
-	struct sbx_template *t;
-
-	if (!sbx_text_box_name(key))
-		return sbx_yaml_fail(
-			y, line, "not a name for a template: use letters, digits, '.', '-', '_'");
-	t = template_get(l, key);
-	return t ? sbx_yaml_value(y, read_template, t) : sbx_yaml_memory(y);
-}
-
-static int read_templates(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
-{
-	return sbx_yaml_map(y, v, each_template, data);
-}
-
-/* ---- languages ---- */
-
-static bool made_of(const char *text, const char *more, size_t max)
-{
-	size_t i;
-
-	for (i = 0; text[i]; i++) {
-		char c = text[i];
-
-		if (i >= max || !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-				  (c >= '0' && c <= '9') || strchr(more, c)))
-			return false;
-	}
-	return i > 0;
-}
-
-static int add_extension(struct sbx_yaml *y, const char *text, size_t line, void *data)
-{
-	const struct sbx_config *c = ((struct loader *)y->user)->config;
-	struct sbx_language *lang = data;
-	char **e;
-	size_t i;
-
-	if (text[0] == '.')
-		return sbx_yaml_fail(y, line, "'%.60s': without the dot", text);
-	if (!made_of(text, "_+-", 16))
-		return sbx_yaml_fail(y, line,
-				     "'%.60s' is not an extension: letters, digits, '_', '+', '-'",
-				     text);
-	for (i = 0; i < c->languages_n; i++) {
-		for (e = c->languages[i].extensions; e && *e; e++) {
-			if (strcmp(*e, text) == 0)
-				return sbx_yaml_fail(y, line,
-						     "'%s' belongs to language '%s' already", text,
-						     c->languages[i].name);
-		}
-	}
-	return strv_add(y, &lang->extensions, text);
-}
-
-static int read_extensions(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
-{
-	struct sbx_language *lang = data;
-
-	strv_free(sbx_take(lang->extensions)); /* of an earlier file */
-	return sbx_yaml_list(y, v, add_extension, lang);
-}
-
-static int add_argument(struct sbx_yaml *y, const char *text, size_t line, void *data)
-{
-	struct sbx_language *lang = data;
-
-	if (strstr(text, "{code}") && strcmp(text, "{code}") != 0)
-		return sbx_yaml_fail(y, line, "'%.60s': {code} must be an argument of its own",
-				     text);
-	return strv_add(y, &lang->command, text);
-}
-
-static int read_command(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
-{
-	struct sbx_language *lang = data;
-	size_t i, codes = 0;
-	int r;
-
-	strv_free(sbx_take(lang->command));
-	r = sbx_yaml_list(y, v, add_argument, lang);
-	if (r < 0)
-		return r;
-	if (!lang->command || !lang->command[0][0])
-		return sbx_yaml_fail(y, v->line, "must name a program");
-	for (i = 0; lang->command[i]; i++)
-		codes += strcmp(lang->command[i], "{code}") == 0;
-	return codes > 1 ? sbx_yaml_fail(y, v->line, "{code} is there twice") : 0;
-}
-
-static int each_of_language(struct sbx_yaml *y, const char *key, size_t line, void *data)
-{
-	static const char *const known[] = { "extensions", "command", NULL };
-
-	if (strcmp(key, "extensions") == 0)
-		return sbx_yaml_value(y, read_extensions, data);
-	if (strcmp(key, "command") == 0)
-		return sbx_yaml_value(y, read_command, data);
-	return sbx_yaml_unknown(y, line, key, known);
-}
-
-static int read_language(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
-{
-	struct sbx_language *lang = data;
-	int r = sbx_yaml_map(y, v, each_of_language, data);
-
-	if (r == 0 && !lang->command && !sbx_language_known(NULL, lang->name))
-		r = sbx_yaml_fail(y, v->line,
-				  "is not built in, so it needs a command: [program, \"{code}\"]");
-	return r;
-}
-
-static int each_language(struct sbx_yaml *y, const char *key, size_t line, void *data)
-{
-	struct sbx_config *c = ((struct loader *)y->user)->config;
-	struct sbx_language *grown;
-	size_t i;
-
-	if (!made_of(key, "_+.-", 32) || strcmp(key, "auto") == 0 || strcmp(key, "shebang") == 0)
-		return sbx_yaml_fail(
-			y, line,
-			"not a name for a language: letters, digits, '_', '+', '.', '-'; not auto");
-	for (i = 0; i < c->languages_n; i++) {
-		if (strcmp(c->languages[i].name, key) == 0)
-			return sbx_yaml_value(y, read_language, &c->languages[i]);
-	}
-	grown = realloc(c->languages, (c->languages_n + 1) * sizeof(*grown));
-	if (!grown)
-		return sbx_yaml_memory(y);
-	c->languages = grown;
-	grown[c->languages_n] = (struct sbx_language){ .name = strdup(key) };
-	if (!grown[c->languages_n].name)
-		return sbx_yaml_memory(y);
-	return sbx_yaml_value(y, read_language, &grown[c->languages_n++]);
-}
-
-static int read_languages(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
-{
-	return sbx_yaml_map(y, v, each_language, data);
-}
 
 /* ---- policy ---- */
 
@@ -482,12 +48,12 @@ static int add_pattern(struct sbx_yaml *y, const char *text, size_t line, void *
 	regfree(&re);
 	if (!*text)
 		return sbx_yaml_fail(y, line, "an empty pattern would refuse everything");
-	return strv_add(y, data, text);
+	return sbx_config_texts_add(y, data, text);
 }
 
 static int read_deny(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
 {
-	return sbx_yaml_list(y, v, add_pattern, &((struct loader *)y->user)->config->policy_deny);
+	return sbx_yaml_list(y, v, add_pattern, &((struct sbx_config_loader *)y->user)->config->policy_deny);
 }
 
 static int each_policy(struct sbx_yaml *y, const char *key, size_t line, void *data)
@@ -511,34 +77,32 @@ static int each_top(struct sbx_yaml *y, const char *key, size_t line, void *data
 					     "templates", "limits",	 "languages",	 "policy",
 					     "max_wait",  "op_timeout",	 "disk_reserve", "spool",
 					     "code_max",  NULL };
-	struct loader *l = y->user;
+	struct sbx_config_loader *l = y->user;
 	struct sbx_config *c = l->config;
-	unsigned int ignored = 0;
-	struct limits_at at = { &l->base, &ignored };
 	size_t i;
 
-	for (i = 0; i < COUNT(setting_keys); i++) {
-		struct number_at number = { &setting_keys[i], c };
+	for (i = 0; i < SBX_CONFIG_COUNT(setting_keys); i++) {
+		struct sbx_config_number_at number = { &setting_keys[i], c };
 
 		if (strcmp(setting_keys[i].name, key) == 0)
-			return sbx_yaml_value(y, read_number, &number);
+			return sbx_yaml_value(y, sbx_config_number_read, &number);
 	}
 	if (strcmp(key, "state_dir") == 0)
-		return sbx_yaml_value(y, read_path, &c->state_dir);
+		return sbx_yaml_value(y, sbx_config_path_read, &c->state_dir);
 	if (strcmp(key, "oci_runtime") == 0)
-		return sbx_yaml_value(y, read_text, &c->oci_runtime);
+		return sbx_yaml_value(y, sbx_config_text_read, &c->oci_runtime);
 	if (strcmp(key, "log") == 0)
-		return sbx_yaml_value(y, read_text, &c->log);
+		return sbx_yaml_value(y, sbx_config_text_read, &c->log);
 	if (strcmp(key, "template") == 0) {
 		snprintf(l->template_at, sizeof(l->template_at), "%s:%zu: ", y->file, line);
-		return sbx_yaml_value(y, read_text, &c->default_template);
+		return sbx_yaml_value(y, sbx_config_text_read, &c->default_template);
 	}
 	if (strcmp(key, "templates") == 0)
-		return sbx_yaml_value(y, read_templates, NULL);
+		return sbx_yaml_value(y, sbx_config_templates_read, NULL);
 	if (strcmp(key, "limits") == 0)
-		return sbx_yaml_value(y, read_limits, &at);
+		return sbx_yaml_value(y, sbx_config_limits_read, NULL);
 	if (strcmp(key, "languages") == 0)
-		return sbx_yaml_value(y, read_languages, NULL);
+		return sbx_yaml_value(y, sbx_config_languages_read, NULL);
 	if (strcmp(key, "policy") == 0)
 		return sbx_yaml_value(y, read_policy, NULL);
 	return sbx_yaml_unknown(y, line, key, known);
@@ -549,7 +113,7 @@ static int no_memory(struct sbx_err *err)
 	return sbx_err_set(err, ENOMEM, "no memory for the configuration");
 }
 
-static int read_file(struct loader *l, const char *file, bool must, struct sbx_err *err)
+static int read_file(struct sbx_config_loader *l, const char *file, bool must, struct sbx_err *err)
 {
 	SBX_CLEANUP(sbx_closep) int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	SBX_CLEANUP(sbx_freep) char *text = NULL;
@@ -592,9 +156,9 @@ static uint64_t default_max_wait_ms(void)
 	return seconds > 60 ? (seconds - 30) * 1000 : seconds * 500;
 }
 
-static int default_state_dir(struct loader *l, struct sbx_err *err)
+static int default_state_dir(struct sbx_config_loader *l, struct sbx_err *err)
 {
-	const char *state = getenv("XDG_STATE_HOME"), *home = home_dir();
+	const char *state = getenv("XDG_STATE_HOME"), *home = sbx_config_home();
 	char **ret = &l->config->state_dir;
 	int n;
 
@@ -616,9 +180,9 @@ static int default_state_dir(struct loader *l, struct sbx_err *err)
 	return 0;
 }
 
-static int usual_files(struct loader *l, struct sbx_err *err)
+static int usual_files(struct sbx_config_loader *l, struct sbx_err *err)
 {
-	const char *dir = getenv("XDG_CONFIG_HOME"), *home = home_dir();
+	const char *dir = getenv("XDG_CONFIG_HOME"), *home = sbx_config_home();
 	SBX_CLEANUP(sbx_freep) char *own = NULL;
 	int n = 0, r;
 
@@ -636,20 +200,11 @@ static int usual_files(struct loader *l, struct sbx_err *err)
 	return own ? read_file(l, own, false, err) : 0;
 }
 
-static int complete(struct loader *l, struct sbx_err *err)
+static int complete(struct sbx_config_loader *l, struct sbx_err *err)
 {
 	struct sbx_config *c = l->config;
-	size_t i, k;
 
-	for (i = 0; i < c->templates_n; i++) {
-		for (k = 0; k < COUNT(limit_keys); k++) {
-			size_t off = limit_keys[k].off_bytes;
-
-			if (!(l->own[i] & 1U << k))
-				memcpy((char *)&c->templates[i].limits + off,
-				       (const char *)&l->base + off, sizeof(uint64_t));
-		}
-	}
+	sbx_config_templates_complete(l);
 	if (!sbx_config_template(c, c->default_template))
 		return sbx_err_set(err, EINVAL, "%stemplate: there is no template '%s'",
 				   l->template_at, c->default_template);
@@ -664,7 +219,7 @@ static void config_freep(struct sbx_config **config)
 int sbx_config_load(const char *file, struct sbx_config **ret, struct sbx_err *err)
 {
 	SBX_CLEANUP(config_freep) struct sbx_config *c = calloc(1, sizeof(*c));
-	SBX_CLEANUP(sbx_freep) struct loader *l = calloc(1, sizeof(*l));
+	SBX_CLEANUP(sbx_freep) struct sbx_config_loader *l = calloc(1, sizeof(*l));
 	int r;
 
 	if (!c || !l)
@@ -684,7 +239,7 @@ int sbx_config_load(const char *file, struct sbx_config **ret, struct sbx_err *e
 	c->spool_bytes = 1ULL << 30;
 	c->code_bytes = 16ULL << 20;
 	c->default_template = strdup("default");
-	if (!c->default_template || !template_get(l, "default"))
+	if (!c->default_template || !sbx_config_template_get(l, "default"))
 		r = no_memory(err);
 	else
 		r = file ? read_file(l, file, true, err) : usual_files(l, err);
@@ -703,19 +258,13 @@ void sbx_config_free(struct sbx_config *config)
 
 	if (!config)
 		return;
-	for (i = 0; i < config->templates_n; i++) {
-		free(config->templates[i].name);
-		free(config->templates[i].rootfs);
-		strv_free(config->templates[i].env);
-	}
-	for (i = 0; i < config->languages_n; i++) {
-		free(config->languages[i].name);
-		strv_free(config->languages[i].extensions);
-		strv_free(config->languages[i].command);
-	}
+	for (i = 0; i < config->templates_n; i++)
+		sbx_config_template_done(&config->templates[i]);
+	for (i = 0; i < config->languages_n; i++)
+		sbx_config_language_done(&config->languages[i]);
 	free(config->templates);
 	free(config->languages);
-	strv_free(config->policy_deny);
+	sbx_config_texts_free(config->policy_deny);
 	free(config->state_dir);
 	free(config->oci_runtime);
 	free(config->log);

@@ -63,7 +63,7 @@ told = re.findall(r"(\w+)(?: \(([^)]*)\))?", built_in.group(1)) if built_in else
 same("languages", {n for n, _ in rows}, {n for n, _ in told})
 
 # the configuration
-config = read("lib/config.c")
+config = read("lib/config.c") + read("lib/config_template.c")
 top = re.search(r"static int each_top.*?known\[\] = \{(.*?)NULL", config, re.S)
 keys = set(re.findall(r'"(\w+)"', top.group(1))) - {"policy"}
 table = config_md.split("## limits")[0]
