@@ -58,6 +58,7 @@ struct codes *sbx_codes_of(struct sbx_slot *slot)
 		if (codes) {
 			sbx_lock_init(&codes->lock);
 			sbx_list_init(&codes->files);
+			codes->languages = sbx_box_languages(slot->box);
 			slot->files_free = codes_free;
 			slot->files = codes;
 		}
@@ -96,15 +97,15 @@ static void unlink_locked(struct code_file *file)
 	sbx_code_put_locked(file);
 }
 
-bool sbx_code_name(const char *name)
+bool sbx_code_name(const struct codes *codes, const char *name)
 {
-	return sbx_language_of_name(sbx_fs.config, name) != NULL;
+	return sbx_language_of_name(codes->languages, name) != NULL;
 }
 
 /* a dirty handle of it means: a run is about to start */
 bool sbx_code_starts_run_locked(const struct code_file *file)
 {
-	return file->linked && !file->target && sbx_code_name(file->name);
+	return file->linked && !file->target && sbx_code_name(file->codes, file->name);
 }
 
 void sbx_code_attr_locked(const struct code_file *file, struct stat *attr)
@@ -356,16 +357,16 @@ void sbx_code_rename(fuse_req_t req, const struct sbx_ref *ref, const char *name
 		r = -ENOENT;
 	else if ((flags & RENAME_NOREPLACE) && other)
 		r = -EEXIST;
-	else if ((sbx_code_name(new_name) || setting) && file->target)
+	else if ((sbx_code_name(codes, new_name) || setting) && file->target)
 		r = -EPERM; /* a link under a control name */
-	else if ((flags & RENAME_EXCHANGE) && other->target && sbx_code_name(name))
+	else if ((flags & RENAME_EXCHANGE) && other->target && sbx_code_name(codes, name))
 		r = -EPERM;
-	if (r == 0 && (setting || sbx_code_name(new_name))) {
+	if (r == 0 && (setting || sbx_code_name(codes, new_name))) {
 		settle_locked(file);
 		if (!setting && sbx_fs.deny_n > 0 && sbx_code_denied(sbx_buf_str(&file->text), file->text.len, &err))
 			r = -EACCES;
 	}
-	if (r == 0 && (flags & RENAME_EXCHANGE) && sbx_code_name(name)) { /* the other one becomes code */
+	if (r == 0 && (flags & RENAME_EXCHANGE) && sbx_code_name(codes, name)) { /* the other one becomes code */
 		settle_locked(other);
 		if (sbx_fs.deny_n > 0 && sbx_code_denied(sbx_buf_str(&other->text), other->text.len, &err))
 			r = -EACCES;

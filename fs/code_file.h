@@ -20,6 +20,7 @@
 #include <sys/types.h>
 
 struct codes;
+struct sbx_languages;
 
 struct code_file {
 	struct codes *codes; /* as long as the slot, which every holder holds */
@@ -49,6 +50,7 @@ struct code_handle {
 };
 
 struct codes {
+	const struct sbx_languages *languages; /* fixed */
 	struct sbx_lock lock;
 	struct sbx_list files; /* guarded by lock */
 	unsigned int files_n;  /* guarded by lock */
@@ -72,7 +74,7 @@ int sbx_code_file_new(const struct sbx_ref *ref, const char *name, mode_t mode, 
 /* its node, one lookup counted; takes the caller's reference on @file.  -ENOMEM */
 int sbx_code_node(const struct sbx_ref *ref, struct code_file *file, struct sbx_node **ret);
 /* is @name "code" or "code.EXT"? */
-bool sbx_code_name(const char *name);
+bool sbx_code_name(const struct codes *codes, const char *name);
 /* does policy.deny refuse it? Then the reason is set */
 bool sbx_code_denied(const char *text, size_t len, struct sbx_err *err);
 

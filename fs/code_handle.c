@@ -80,7 +80,7 @@ static int handle_new(fuse_req_t req, struct code_file *file, int flags, struct 
 	h->opener = fuse_req_ctx(req)->pid;
 	sbx_list_init(&h->link);
 	sbx_lock(&file->codes->lock);
-	h->shared = !sbx_code_name(file->name);
+	h->shared = !sbx_code_name(file->codes, file->name);
 	if (h->writes && (flags & O_TRUNC)) {
 		if (h->shared)
 			sbx_buf_resize(&file->text, 0);
@@ -189,7 +189,11 @@ void sbx_code_mknod(fuse_req_t req, const struct sbx_ref *ref, const char *name,
 
 void sbx_code_symlink(fuse_req_t req, const struct sbx_ref *ref, const char *target, const char *name)
 {
-	if (sbx_code_name(name)) /* a link under a control name */
+	struct codes *codes = sbx_codes_of(ref->slot);
+
+	if (!codes)
+		sbx_reply_err(req, -ENOMEM);
+	else if (sbx_code_name(codes, name)) /* a link under a control name */
 		sbx_reply_err(req, -EPERM);
 	else
 		answer_new(req, ref, name, 0777, target);

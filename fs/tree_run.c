@@ -183,7 +183,7 @@ static int run_mkdir(const struct sbx_ref *ref, const char *name, struct sbx_nod
 
 	if (sbx_code_exists(ref->slot, name))
 		return -EEXIST;
-	if (sbx_language_of_name(sbx_fs.config, name))
+	if (sbx_language_of_name(sbx_box_languages(ref->box), name))
 		return sbx_err_set(err, EINVAL, "'%s' is the name of code, not of a slot", name);
 	r = sbx_box_slot_new(ref->box, name, &slot, err);
 	if (r < 0)

@@ -71,6 +71,11 @@ const char *sbx_box_name(const struct sbx_box *box)
 	return box->name;
 }
 
+const struct sbx_languages *sbx_box_languages(const struct sbx_box *box)
+{
+	return box->template ? &box->template->languages : &box->catalog->config->languages;
+}
+
 bool sbx_box_deleted(struct sbx_box *box)
 {
 	bool deleted;

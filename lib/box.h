@@ -20,6 +20,7 @@
 
 struct sbx_buf;
 struct sbx_catalog;
+struct sbx_languages;
 struct sbx_run;
 struct sbx_slot;
 
@@ -101,6 +102,9 @@ int sbx_box_verb(struct sbx_box *box, const char *verb, size_t len, struct sbx_e
 void sbx_box_fail(struct sbx_box *box, const char *op, const char *path, const struct sbx_err *err);
 void sbx_box_error(struct sbx_box *box, struct sbx_buf *out);
 void sbx_box_error_clear(struct sbx_box *box);
+
+/* sbx_box_languages - what its template, else the configuration, adds to the built-in languages; lives as long as that */
+const struct sbx_languages *sbx_box_languages(const struct sbx_box *box);
 
 /* sbx_box_submit - @run (PENDING, in no list) gets its ID and starts as soon as the box runs; wakes a stopped box.  The box's
  * list takes a reference of its own.  -EAGAIN: SBX_RUNS_MAX are going on. */

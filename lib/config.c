@@ -20,18 +20,6 @@
 #define FILE_MAX (1024 * 1024)
 #define SETTING(field) offsetof(struct sbx_config, field)
 
-static const struct sbx_config_number setting_keys[] = {
-	{ "max_wait", SETTING(max_wait_ms), sbx_text_duration, SBX_CONFIG_TIME, 1000, UINT64_MAX, "1s",
-	  NULL },
-	{ "op_timeout", SETTING(op_timeout_ms), sbx_text_duration, SBX_CONFIG_TIME, 100, 600000, "100ms",
-	  "10m" },
-	{ "disk_reserve", SETTING(disk_reserve_bytes), sbx_text_size, SBX_CONFIG_SIZE, 0, 1ULL << 50, "0",
-	  "1024T" },
-	{ "spool", SETTING(spool_bytes), sbx_text_size, SBX_CONFIG_SIZE, 1 << 20, UINT64_MAX, "1M",
-	  NULL },
-	{ "code_max", SETTING(code_bytes), sbx_text_size, SBX_CONFIG_SIZE, 1, 1 << 30, "1", "1G" },
-};
-
 /* ---- policy ---- */
 
 static int add_pattern(struct sbx_yaml *y, const char *text, size_t line, void *data)
@@ -51,62 +39,52 @@ static int add_pattern(struct sbx_yaml *y, const char *text, size_t line, void *
 	return sbx_config_texts_add(y, data, text);
 }
 
-static int read_deny(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
+static int read_deny(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+		     void *field)
 {
-	return sbx_yaml_list(y, v, add_pattern, &((struct sbx_config_loader *)y->user)->config->policy_deny);
+	(void)key;
+	return sbx_yaml_list(y, v, add_pattern, field);
 }
 
-static int each_policy(struct sbx_yaml *y, const char *key, size_t line, void *data)
-{
-	static const char *const known[] = { "deny", NULL };
+static const struct sbx_config_key policy_keys[] = {
+	{ "deny", SETTING(policy_deny), read_deny },
+	{ NULL },
+};
 
-	return strcmp(key, "deny") == 0 ? sbx_yaml_value(y, read_deny, NULL)
-					: sbx_yaml_unknown(y, line, key, known);
-}
-
-static int read_policy(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
+static int read_policy(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+		       void *field)
 {
-	return sbx_yaml_map(y, v, each_policy, data);
+	(void)key;
+	return sbx_config_map(y, v, policy_keys, field, NULL);
 }
 
 /* ---- the whole file ---- */
 
-static int each_top(struct sbx_yaml *y, const char *key, size_t line, void *data)
+static int read_default_template(struct sbx_yaml *y, const struct sbx_yaml_value *v,
+				 const struct sbx_config_key *key, void *field)
 {
-	static const char *const known[] = { "state_dir", "oci_runtime", "log",		 "template",
-					     "templates", "limits",	 "languages",	 "policy",
-					     "max_wait",  "op_timeout",	 "disk_reserve", "spool",
-					     "code_max",  NULL };
 	struct sbx_config_loader *l = y->user;
-	struct sbx_config *c = l->config;
-	size_t i;
 
-	for (i = 0; i < SBX_CONFIG_COUNT(setting_keys); i++) {
-		struct sbx_config_number_at number = { &setting_keys[i], c };
-
-		if (strcmp(setting_keys[i].name, key) == 0)
-			return sbx_yaml_value(y, sbx_config_number_read, &number);
-	}
-	if (strcmp(key, "state_dir") == 0)
-		return sbx_yaml_value(y, sbx_config_path_read, &c->state_dir);
-	if (strcmp(key, "oci_runtime") == 0)
-		return sbx_yaml_value(y, sbx_config_text_read, &c->oci_runtime);
-	if (strcmp(key, "log") == 0)
-		return sbx_yaml_value(y, sbx_config_text_read, &c->log);
-	if (strcmp(key, "template") == 0) {
-		snprintf(l->template_at, sizeof(l->template_at), "%s:%zu: ", y->file, line);
-		return sbx_yaml_value(y, sbx_config_text_read, &c->default_template);
-	}
-	if (strcmp(key, "templates") == 0)
-		return sbx_yaml_value(y, sbx_config_templates_read, NULL);
-	if (strcmp(key, "limits") == 0)
-		return sbx_yaml_value(y, sbx_config_limits_read, NULL);
-	if (strcmp(key, "languages") == 0)
-		return sbx_yaml_value(y, sbx_config_languages_read, NULL);
-	if (strcmp(key, "policy") == 0)
-		return sbx_yaml_value(y, read_policy, NULL);
-	return sbx_yaml_unknown(y, line, key, known);
+	snprintf(l->template_at, sizeof(l->template_at), "%s:%zu: ", y->file, v->line);
+	return sbx_config_text(y, v, key, field);
 }
+
+static const struct sbx_config_key top_keys[] = {
+	{ "state_dir", SETTING(state_dir), sbx_config_path },
+	{ "oci_runtime", SETTING(oci_runtime), sbx_config_text },
+	{ "log", SETTING(log), sbx_config_text },
+	{ "template", SETTING(default_template), read_default_template },
+	{ "limits", 0, sbx_config_limits },
+	{ "templates", 0, sbx_config_templates },
+	{ "languages", SETTING(languages), sbx_config_languages },
+	{ "policy", 0, read_policy },
+	{ "max_wait", SETTING(max_wait_ms), SBX_CONFIG_TIME, 1000, UINT64_MAX, "1s", NULL },
+	{ "op_timeout", SETTING(op_timeout_ms), SBX_CONFIG_TIME, 100, 600000, "100ms", "10m" },
+	{ "disk_reserve", SETTING(disk_reserve_bytes), SBX_CONFIG_SIZE, 0, 1ULL << 50, "0", "1024T" },
+	{ "spool", SETTING(spool_bytes), SBX_CONFIG_SIZE, 1 << 20, UINT64_MAX, "1M", NULL },
+	{ "code_max", SETTING(code_bytes), SBX_CONFIG_SIZE, 1, 1 << 30, "1", "1G" },
+	{ NULL },
+};
 
 static int no_memory(struct sbx_err *err)
 {
@@ -141,7 +119,7 @@ static int read_file(struct sbx_config_loader *l, const char *file, bool must, s
 		if (len > FILE_MAX)
 			return sbx_err_set(err, EFBIG, "config file '%s' is larger than 1M", file);
 	}
-	return sbx_yaml_parse(&y, text, len, each_top, NULL);
+	return sbx_config_parse(&y, text, len, top_keys, l->config);
 }
 
 /* ---- defaults and the end ---- */
@@ -204,7 +182,8 @@ static int complete(struct sbx_config_loader *l, struct sbx_err *err)
 {
 	struct sbx_config *c = l->config;
 
-	sbx_config_templates_complete(l);
+	if (sbx_config_templates_complete(l) < 0)
+		return no_memory(err);
 	if (!sbx_config_template(c, c->default_template))
 		return sbx_err_set(err, EINVAL, "%stemplate: there is no template '%s'",
 				   l->template_at, c->default_template);
@@ -225,7 +204,7 @@ int sbx_config_load(const char *file, struct sbx_config **ret, struct sbx_err *e
 	if (!c || !l)
 		return no_memory(err);
 	l->config = c;
-	l->base = (struct sbx_limits){
+	l->base.limits = (struct sbx_limits){
 		.cpu_milli = 1000,
 		.memory_bytes = 512ULL << 20,
 		.disk_bytes = UINT64_MAX,
@@ -245,7 +224,7 @@ int sbx_config_load(const char *file, struct sbx_config **ret, struct sbx_err *e
 		r = file ? read_file(l, file, true, err) : usual_files(l, err);
 	if (r == 0)
 		r = complete(l, err);
-	free(l->own);
+	free(l->given);
 	if (r < 0)
 		return r;
 	*ret = sbx_take(c);
@@ -260,10 +239,8 @@ void sbx_config_free(struct sbx_config *config)
 		return;
 	for (i = 0; i < config->templates_n; i++)
 		sbx_config_template_done(&config->templates[i]);
-	for (i = 0; i < config->languages_n; i++)
-		sbx_config_language_done(&config->languages[i]);
 	free(config->templates);
-	free(config->languages);
+	sbx_config_languages_done(&config->languages);
 	sbx_config_texts_free(config->policy_deny);
 	free(config->state_dir);
 	free(config->oci_runtime);

@@ -17,6 +17,19 @@ struct sbx_err;
 
 enum sbx_network { SBX_NET_NONE, SBX_NET_NAT, SBX_NET_HOST };
 
+/* one language: how a file extension is run */
+struct sbx_language {
+	char *name;	   /* "python" */
+	char **extensions; /* "py"; NULL at the end */
+	char **command;	   /* own command line from the config, "{code}" is the file; NULL = built in */
+};
+
+/* additions and changes to the built-in table */
+struct sbx_languages {
+	struct sbx_language *items;
+	size_t n;
+};
+
 /* how a kind of box is made; "default" always exists */
 struct sbx_template {
 	char *name;
@@ -24,13 +37,7 @@ struct sbx_template {
 	enum sbx_network network;
 	struct sbx_limits limits;
 	char **env; /* NAME=value, NULL at the end; NULL = none */
-};
-
-/* one language: how a file extension is run */
-struct sbx_language {
-	char *name;	   /* "python" */
-	char **extensions; /* "py"; NULL at the end */
-	char **command;	   /* own command line from the config, "{code}" is the file; NULL = built in */
+	struct sbx_languages languages; /* its own first, then those of the configuration */
 };
 
 struct sbx_config {
@@ -40,8 +47,7 @@ struct sbx_config {
 	char *default_template;
 	struct sbx_template *templates;
 	size_t templates_n;
-	struct sbx_language *languages; /* additions and changes to the built-in table */
-	size_t languages_n;
+	struct sbx_languages languages;
 	char **policy_deny;	 /* case-insensitive extended regular expressions; NULL at the end; may be NULL */
 	uint64_t max_wait_ms;	 /* how long a reader may wait; UINT64_MAX = for ever */
 	uint64_t op_timeout_ms;	 /* metadata calls to a remote backend */

@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "language.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,10 +23,15 @@ static bool made_of(const char *text, const char *more, size_t max)
 	return i > 0;
 }
 
+/* a language and the list that it stands in */
+struct language_at {
+	struct sbx_languages *list;
+	struct sbx_language *language;
+};
+
 static int add_extension(struct sbx_yaml *y, const char *text, size_t line, void *data)
 {
-	const struct sbx_config *c = ((struct sbx_config_loader *)y->user)->config;
-	struct sbx_language *lang = data;
+	struct language_at *at = data;
 	char **e;
 	size_t i;
 
@@ -35,23 +41,25 @@ static int add_extension(struct sbx_yaml *y, const char *text, size_t line, void
 		return sbx_yaml_fail(y, line,
 				     "'%.60s' is not an extension: letters, digits, '_', '+', '-'",
 				     text);
-	for (i = 0; i < c->languages_n; i++) {
-		for (e = c->languages[i].extensions; e && *e; e++) {
+	for (i = 0; i < at->list->n; i++) {
+		for (e = at->list->items[i].extensions; e && *e; e++) {
 			if (strcmp(*e, text) == 0)
 				return sbx_yaml_fail(y, line,
 						     "'%s' belongs to language '%s' already", text,
-						     c->languages[i].name);
+						     at->list->items[i].name);
 		}
 	}
-	return sbx_config_texts_add(y, &lang->extensions, text);
+	return sbx_config_texts_add(y, &at->language->extensions, text);
 }
 
-static int read_extensions(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
+static int read_extensions(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+			   void *field)
 {
-	struct sbx_language *lang = data;
+	struct language_at *at = field;
 
-	sbx_config_texts_free(sbx_take(lang->extensions)); /* of an earlier file */
-	return sbx_yaml_list(y, v, add_extension, lang);
+	(void)key;
+	sbx_config_texts_free(sbx_take(at->language->extensions)); /* of an earlier file */
+	return sbx_yaml_list(y, v, add_extension, at);
 }
 
 static int add_argument(struct sbx_yaml *y, const char *text, size_t line, void *data)
@@ -64,12 +72,14 @@ static int add_argument(struct sbx_yaml *y, const char *text, size_t line, void 
 	return sbx_config_texts_add(y, &lang->command, text);
 }
 
-static int read_command(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
+static int read_command(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+			void *field)
 {
-	struct sbx_language *lang = data;
+	struct sbx_language *lang = ((struct language_at *)field)->language;
 	size_t i, codes = 0;
 	int r;
 
+	(void)key;
 	sbx_config_texts_free(sbx_take(lang->command));
 	r = sbx_yaml_list(y, v, add_argument, lang);
 	if (r < 0)
@@ -81,60 +91,101 @@ static int read_command(struct sbx_yaml *y, const struct sbx_yaml_value *v, void
 	return codes > 1 ? sbx_yaml_fail(y, v->line, "{code} is there twice") : 0;
 }
 
-static int each_of_language(struct sbx_yaml *y, const char *key, size_t line, void *data)
-{
-	static const char *const known[] = { "extensions", "command", NULL };
-
-	if (strcmp(key, "extensions") == 0)
-		return sbx_yaml_value(y, read_extensions, data);
-	if (strcmp(key, "command") == 0)
-		return sbx_yaml_value(y, read_command, data);
-	return sbx_yaml_unknown(y, line, key, known);
-}
+static const struct sbx_config_key language_keys[] = {
+	{ "extensions", 0, read_extensions },
+	{ "command", 0, read_command },
+	{ NULL },
+};
 
 static int read_language(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
 {
-	struct sbx_language *lang = data;
-	int r = sbx_yaml_map(y, v, each_of_language, data);
+	struct language_at *at = data;
+	int r = sbx_config_map(y, v, language_keys, at, NULL);
 
-	if (r == 0 && !lang->command && !sbx_language_known(NULL, lang->name))
+	if (r == 0 && !at->language->command && !sbx_language_known(NULL, at->language->name))
 		r = sbx_yaml_fail(y, v->line,
 				  "is not built in, so it needs a command: [program, \"{code}\"]");
 	return r;
 }
 
-static int each_language(struct sbx_yaml *y, const char *key, size_t line, void *data)
+/* the language of that name, made if it is not there; NULL: no memory */
+static struct sbx_language *get(struct sbx_languages *list, const char *name)
 {
-	struct sbx_config *c = ((struct sbx_config_loader *)y->user)->config;
 	struct sbx_language *grown;
 	size_t i;
+
+	for (i = 0; i < list->n; i++) {
+		if (strcmp(list->items[i].name, name) == 0)
+			return &list->items[i];
+	}
+	grown = realloc(list->items, (list->n + 1) * sizeof(*grown));
+	if (!grown)
+		return NULL;
+	list->items = grown;
+	grown[list->n] = (struct sbx_language){ .name = strdup(name) };
+	return grown[list->n].name ? &grown[list->n++] : NULL;
+}
+
+static int each_language(struct sbx_yaml *y, const char *key, size_t line, void *data)
+{
+	struct language_at at = { data, NULL };
 
 	if (!made_of(key, "_+.-", 32) || strcmp(key, "auto") == 0 || strcmp(key, "shebang") == 0)
 		return sbx_yaml_fail(
 			y, line,
 			"not a name for a language: letters, digits, '_', '+', '.', '-'; not auto");
-	for (i = 0; i < c->languages_n; i++) {
-		if (strcmp(c->languages[i].name, key) == 0)
-			return sbx_yaml_value(y, read_language, &c->languages[i]);
+	at.language = get(at.list, key);
+	return at.language ? sbx_yaml_value(y, read_language, &at) : sbx_yaml_memory(y);
+}
+
+int sbx_config_languages(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+			 void *field)
+{
+	(void)key;
+	return sbx_yaml_map(y, v, each_language, field);
+}
+
+/* a copy of a list of texts, unless there is one already */
+static int inherit_texts(char ***list, char *const *base)
+{
+	size_t n = 0, i;
+
+	if (*list || !base)
+		return 0;
+	while (base[n])
+		n++;
+	*list = calloc(n + 1, sizeof(char *));
+	for (i = 0; *list && i < n; i++) {
+		(*list)[i] = strdup(base[i]);
+		if (!(*list)[i])
+			return -ENOMEM;
 	}
-	grown = realloc(c->languages, (c->languages_n + 1) * sizeof(*grown));
-	if (!grown)
-		return sbx_yaml_memory(y);
-	c->languages = grown;
-	grown[c->languages_n] = (struct sbx_language){ .name = strdup(key) };
-	if (!grown[c->languages_n].name)
-		return sbx_yaml_memory(y);
-	return sbx_yaml_value(y, read_language, &grown[c->languages_n++]);
+	return *list ? 0 : -ENOMEM;
 }
 
-int sbx_config_languages_read(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
+int sbx_config_languages_inherit(struct sbx_languages *list, const struct sbx_languages *base)
 {
-	return sbx_yaml_map(y, v, each_language, data);
+	size_t i;
+	int r = 0;
+
+	for (i = 0; r == 0 && i < base->n; i++) {
+		struct sbx_language *lang = get(list, base->items[i].name);
+
+		r = lang ? inherit_texts(&lang->command, base->items[i].command) : -ENOMEM;
+		if (r == 0)
+			r = inherit_texts(&lang->extensions, base->items[i].extensions);
+	}
+	return r;
 }
 
-void sbx_config_language_done(struct sbx_language *lang)
+void sbx_config_languages_done(struct sbx_languages *list)
 {
-	free(lang->name);
-	sbx_config_texts_free(lang->extensions);
-	sbx_config_texts_free(lang->command);
+	size_t i;
+
+	for (i = 0; i < list->n; i++) {
+		free(list->items[i].name);
+		sbx_config_texts_free(list->items[i].extensions);
+		sbx_config_texts_free(list->items[i].command);
+	}
+	free(list->items);
 }

@@ -3,6 +3,7 @@
 #include "config_read.h"
 
 #include "base/cleanup.h"
+#include "base/list.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -10,53 +11,44 @@
 #include <string.h>
 
 #define LIMIT(field) offsetof(struct sbx_limits, field)
+#define FIELD(field) offsetof(struct sbx_template, field)
 
-static const struct sbx_config_number limit_keys[] = {
-	{ "cpu", LIMIT(cpu_milli), sbx_text_cpu, "a number of cores: 0.5, 2, 500m", 10, UINT64_MAX,
-	  "0.01", NULL },
-	{ "memory", LIMIT(memory_bytes), sbx_text_size, SBX_CONFIG_SIZE, 16 << 20, UINT64_MAX, "16M",
-	  NULL },
-	{ "disk", LIMIT(disk_bytes), sbx_text_size, SBX_CONFIG_SIZE, 1 << 20, UINT64_MAX, "1M", NULL },
-	{ "pids", LIMIT(pids), sbx_text_count, "a whole number", 4, UINT64_MAX, "4", NULL },
-	{ "output", LIMIT(output_bytes), sbx_text_size, SBX_CONFIG_SIZE, 1, UINT64_MAX, "1", NULL },
-	{ "timeout", LIMIT(timeout_ms), sbx_text_duration, SBX_CONFIG_TIME, 1, UINT64_MAX, "1ms", NULL },
+static const struct sbx_config_key limit_keys[] = {
+	{ "cpu", LIMIT(cpu_milli), sbx_config_number, sbx_text_cpu, "a number of cores: 0.5, 2, 500m", 10,
+	  UINT64_MAX, "0.01", NULL },
+	{ "memory", LIMIT(memory_bytes), SBX_CONFIG_SIZE, 16 << 20, UINT64_MAX, "16M", NULL },
+	{ "disk", LIMIT(disk_bytes), SBX_CONFIG_SIZE, 1 << 20, UINT64_MAX, "1M", NULL },
+	{ "pids", LIMIT(pids), sbx_config_number, sbx_text_count, "a whole number", 4, UINT64_MAX, "4", NULL },
+	{ "output", LIMIT(output_bytes), SBX_CONFIG_SIZE, 1, UINT64_MAX, "1", NULL },
+	{ "timeout", LIMIT(timeout_ms), SBX_CONFIG_TIME, 1, UINT64_MAX, "1ms", NULL },
+	{ NULL },
 };
 
-struct limits_at {
-	struct sbx_limits *limits;
-	unsigned int *own; /* which were given: bits of limit_keys */
-};
-
-static int each_limit(struct sbx_yaml *y, const char *key, size_t line, void *data)
+int sbx_config_limits(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+		      void *field)
 {
-	static const char *const known[] = { "cpu",    "memory",  "disk", "pids",
-					     "output", "timeout", NULL };
-	struct limits_at *at = data;
-	size_t i;
+	struct sbx_config_loader *l = y->user;
 
-	for (i = 0; i < SBX_CONFIG_COUNT(limit_keys); i++) {
-		struct sbx_config_number_at number = { &limit_keys[i], at->limits };
-
-		if (strcmp(limit_keys[i].name, key) != 0)
-			continue;
-		*at->own |= 1U << i;
-		return sbx_yaml_value(y, sbx_config_number_read, &number);
-	}
-	return sbx_yaml_unknown(y, line, key, known);
+	(void)key;
+	(void)field;
+	return sbx_config_map(y, v, limit_keys, &l->base.limits, NULL);
 }
 
-static int read_limits(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
+/* what the template says itself */
+static struct sbx_config_given *given_of(const struct sbx_yaml *y, const struct sbx_template *t)
 {
-	return sbx_yaml_map(y, v, each_limit, data);
+	struct sbx_config_loader *l = y->user;
+
+	return &l->given[t - l->config->templates];
 }
 
-int sbx_config_limits_read(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
+static int read_limits(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+		       void *field)
 {
-	unsigned int ignored = 0;
-	struct limits_at at = { &((struct sbx_config_loader *)y->user)->base, &ignored };
+	struct sbx_template *t = sbx_container_of(field, struct sbx_template, limits);
 
-	(void)data;
-	return read_limits(y, v, &at);
+	(void)key;
+	return sbx_config_map(y, v, limit_keys, field, &given_of(y, t)->limits);
 }
 
 struct env_at {
@@ -100,17 +92,21 @@ static int each_env(struct sbx_yaml *y, const char *key, size_t line, void *data
 	return sbx_yaml_value(y, read_env_value, &at);
 }
 
-static int read_env(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
+static int read_env(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+		    void *field)
 {
-	return sbx_yaml_map(y, v, each_env, data);
+	(void)key;
+	return sbx_yaml_map(y, v, each_env, field);
 }
 
-static int read_network(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
+static int read_network(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+			void *field)
 {
 	const char *text = NULL;
-	enum sbx_network *ret = data;
+	enum sbx_network *ret = field;
 	int r = sbx_yaml_text(y, v, &text), i;
 
+	(void)key;
 	if (r < 0)
 		return r;
 	for (i = SBX_NET_NONE; i <= SBX_NET_HOST; i++) {
@@ -122,34 +118,25 @@ static int read_network(struct sbx_yaml *y, const struct sbx_yaml_value *v, void
 	return sbx_yaml_fail(y, v->line, "'%.60s' is none of none, nat, host", text);
 }
 
-static int each_of_template(struct sbx_yaml *y, const char *key, size_t line, void *data)
-{
-	static const char *const known[] = { "rootfs", "network", "limits", "env", NULL };
-	struct sbx_config_loader *l = y->user;
-	struct sbx_template *t = data;
-	struct limits_at at = { &t->limits, &l->own[t - l->config->templates] };
-
-	if (strcmp(key, "rootfs") == 0)
-		return sbx_yaml_value(y, sbx_config_path_read, &t->rootfs);
-	if (strcmp(key, "network") == 0)
-		return sbx_yaml_value(y, read_network, &t->network);
-	if (strcmp(key, "limits") == 0)
-		return sbx_yaml_value(y, read_limits, &at);
-	if (strcmp(key, "env") == 0)
-		return sbx_yaml_value(y, read_env, &t->env);
-	return sbx_yaml_unknown(y, line, key, known);
-}
+static const struct sbx_config_key template_keys[] = {
+	{ "rootfs", FIELD(rootfs), sbx_config_path },
+	{ "network", FIELD(network), read_network },
+	{ "limits", FIELD(limits), read_limits },
+	{ "env", FIELD(env), read_env },
+	{ "languages", FIELD(languages), sbx_config_languages },
+	{ NULL },
+};
 
 static int read_template(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
 {
-	return sbx_yaml_map(y, v, each_of_template, data);
+	return sbx_config_map(y, v, template_keys, data, NULL);
 }
 
 struct sbx_template *sbx_config_template_get(struct sbx_config_loader *l, const char *name)
 {
 	struct sbx_config *c = l->config;
 	struct sbx_template *templates;
-	unsigned int *own;
+	struct sbx_config_given *given;
 	size_t i;
 
 	for (i = 0; i < c->templates_n; i++) {
@@ -159,13 +146,13 @@ struct sbx_template *sbx_config_template_get(struct sbx_config_loader *l, const 
 	templates = realloc(c->templates, (c->templates_n + 1) * sizeof(*templates));
 	if (templates)
 		c->templates = templates;
-	own = realloc(l->own, (c->templates_n + 1) * sizeof(*own));
-	if (own)
-		l->own = own;
-	if (!templates || !own)
+	given = realloc(l->given, (c->templates_n + 1) * sizeof(*given));
+	if (given)
+		l->given = given;
+	if (!templates || !given)
 		return NULL;
 	templates[c->templates_n] = (struct sbx_template){ .name = strdup(name) };
-	own[c->templates_n] = 0;
+	given[c->templates_n] = (struct sbx_config_given){ 0 };
 	return templates[c->templates_n].name ? &templates[c->templates_n++] : NULL;
 }
 
@@ -181,25 +168,38 @@ static int each_template(struct sbx_yaml *y, const char *key, size_t line, void 
 	return t ? sbx_yaml_value(y, read_template, t) : sbx_yaml_memory(y);
 }
 
-int sbx_config_templates_read(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
+int sbx_config_templates(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+			 void *field)
 {
-	return sbx_yaml_map(y, v, each_template, data);
+	(void)key;
+	(void)field;
+	return sbx_yaml_map(y, v, each_template, NULL);
 }
 
-void sbx_config_templates_complete(struct sbx_config_loader *l)
+/* numbers that are not among @given become those of @base */
+static void inherit(const struct sbx_config_key *keys, uint32_t given, void *object, const void *base)
 {
-	struct sbx_config *c = l->config;
-	size_t i, k;
+	size_t i;
 
-	for (i = 0; i < c->templates_n; i++) {
-		for (k = 0; k < SBX_CONFIG_COUNT(limit_keys); k++) {
-			size_t off = limit_keys[k].off_bytes;
-
-			if (!(l->own[i] & 1U << k))
-				memcpy((char *)&c->templates[i].limits + off,
-				       (const char *)&l->base + off, sizeof(uint64_t));
-		}
+	for (i = 0; keys[i].name; i++) {
+		if (!(given & UINT32_C(1) << i))
+			memcpy((char *)object + keys[i].off_bytes, (const char *)base + keys[i].off_bytes,
+			       sizeof(uint64_t));
 	}
+}
+
+int sbx_config_templates_complete(struct sbx_config_loader *l)
+{
+	size_t i;
+	int r = 0;
+
+	for (i = 0; r == 0 && i < l->config->templates_n; i++) {
+		struct sbx_template *t = &l->config->templates[i];
+
+		inherit(limit_keys, l->given[i].limits, &t->limits, &l->base.limits);
+		r = sbx_config_languages_inherit(&t->languages, &l->config->languages);
+	}
+	return r;
 }
 
 void sbx_config_template_done(struct sbx_template *t)
@@ -207,4 +207,5 @@ void sbx_config_template_done(struct sbx_template *t)
 	free(t->name);
 	free(t->rootfs);
 	sbx_config_texts_free(t->env);
+	sbx_config_languages_done(&t->languages);
 }

@@ -7,6 +7,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* a double-quoted YAML string: JSON's escapes are YAML's too; bytes that are no UTF-8 as \xNN */
@@ -65,6 +66,22 @@ static void key_size(struct sbx_buf *out, const char *indent, const char *key, u
 	sbx_buf_printf(out, "%s%s: %s\n", indent, key, sbx_text_print_size(bytes, n));
 }
 
+static void languages(struct sbx_buf *out, const char *indent, const struct sbx_languages *list)
+{
+	char deeper[32];
+	size_t i;
+
+	if (list->n == 0)
+		return;
+	sbx_buf_printf(out, "%slanguages:\n", indent);
+	snprintf(deeper, sizeof(deeper), "%s    ", indent);
+	for (i = 0; i < list->n; i++) {
+		sbx_buf_printf(out, "%s  %s:\n", indent, list->items[i].name);
+		key_list(out, deeper, "extensions", list->items[i].extensions);
+		key_list(out, deeper, "command", list->items[i].command);
+	}
+}
+
 int sbx_template_print(const struct sbx_template *template, const char *indent, struct sbx_buf *out)
 {
 	const struct sbx_limits *l = &template->limits;
@@ -74,9 +91,7 @@ int sbx_template_print(const struct sbx_template *template, const char *indent, 
 	key_text(out, indent, "rootfs", template->rootfs);
 	sbx_buf_printf(out, "%snetwork: %s\n", indent, sbx_network_name(template->network));
 	sbx_buf_printf(out, "%slimits:\n", indent);
-	deeper[0] = '\0';
-	strncat(deeper, indent, sizeof(deeper) - 3);
-	strcat(deeper, "  ");
+	snprintf(deeper, sizeof(deeper), "%s  ", indent);
 	sbx_buf_printf(out, "%scpu: %s\n", deeper, sbx_text_print_cpu(l->cpu_milli, n));
 	key_size(out, deeper, "memory", l->memory_bytes);
 	key_size(out, deeper, "disk", l->disk_bytes);
@@ -93,6 +108,7 @@ int sbx_template_print(const struct sbx_template *template, const char *indent, 
 			sbx_buf_text(out, "\n");
 		}
 	}
+	languages(out, indent, &template->languages);
 	return out->failed ? -ENOMEM : 0;
 }
 
@@ -113,13 +129,7 @@ int sbx_config_print(const struct sbx_config *config, struct sbx_buf *out)
 		sbx_buf_text(out, "policy:\n");
 		key_list(out, "  ", "deny", config->policy_deny);
 	}
-	if (config->languages_n > 0)
-		sbx_buf_text(out, "languages:\n");
-	for (i = 0; i < config->languages_n; i++) {
-		sbx_buf_printf(out, "  %s:\n", config->languages[i].name);
-		key_list(out, "    ", "extensions", config->languages[i].extensions);
-		key_list(out, "    ", "command", config->languages[i].command);
-	}
+	languages(out, "", &config->languages);
 	sbx_buf_text(out, "templates:\n");
 	for (i = 0; i < config->templates_n; i++) {
 		sbx_buf_printf(out, "  %s:\n", config->templates[i].name);

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define KEYS_MAX 32 /* of a table */
+
 int sbx_config_texts_add(struct sbx_yaml *y, char ***v, const char *text)
 {
 	size_t n = 0;
@@ -36,10 +38,66 @@ void sbx_config_texts_free(char **v)
 	free(v);
 }
 
-int sbx_config_number_read(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
+/* ---- mappings and numbers, by table ---- */
+
+/* a mapping on its way into an object */
+struct map {
+	const struct sbx_config_key *keys;
+	void *object;
+	uint32_t *given;
+};
+
+struct at {
+	const struct sbx_config_key *key;
+	void *object;
+};
+
+static int read_value(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
 {
-	struct sbx_config_number_at *at = data;
-	const struct sbx_config_number *key = at->key;
+	struct at *at = data;
+
+	return at->key->read(y, v, at->key, (char *)at->object + at->key->off_bytes);
+}
+
+static int each_key(struct sbx_yaml *y, const char *name, size_t line, void *data)
+{
+	const char *known[KEYS_MAX + 1];
+	struct map *map = data;
+	size_t i;
+
+	for (i = 0; map->keys[i].name; i++) {
+		struct at at = { &map->keys[i], map->object };
+
+		if (strcmp(map->keys[i].name, name) == 0) {
+			if (map->given)
+				*map->given |= UINT32_C(1) << i;
+			return sbx_yaml_value(y, read_value, &at);
+		}
+		known[i] = map->keys[i].name;
+	}
+	known[i] = NULL;
+	return sbx_yaml_unknown(y, line, name, known);
+}
+
+int sbx_config_map(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *keys,
+		   void *object, uint32_t *given)
+{
+	struct map map = { keys, object, given };
+
+	return sbx_yaml_map(y, v, each_key, &map);
+}
+
+int sbx_config_parse(struct sbx_yaml *y, const char *text, size_t len, const struct sbx_config_key *keys,
+		     void *object)
+{
+	struct map map = { keys, object, NULL };
+
+	return sbx_yaml_parse(y, text, len, each_key, &map);
+}
+
+int sbx_config_number(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+		      void *field)
+{
 	const char *text = NULL;
 	uint64_t n;
 	int r = sbx_yaml_text(y, v, &text);
@@ -58,7 +116,7 @@ int sbx_config_number_read(struct sbx_yaml *y, const struct sbx_yaml_value *v, v
 	if (n > key->max)
 		return sbx_yaml_fail(y, v->line, "'%.60s' is too large: at most %s", text,
 				     key->max_text);
-	memcpy((char *)at->object + key->off_bytes, &n, sizeof(n));
+	memcpy(field, &n, sizeof(n));
 	return 0;
 }
 
@@ -75,14 +133,16 @@ static int set_text(struct sbx_yaml *y, char **field, const char *text)
 	return 0;
 }
 
-int sbx_config_text_read(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
+int sbx_config_text(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+		    void *field)
 {
 	const char *text = NULL;
 	int r = sbx_yaml_text(y, v, &text);
 
 	if (r == 0 && !*text)
 		r = sbx_yaml_fail(y, v->line, "has no value");
-	return r < 0 ? r : set_text(y, data, text);
+	(void)key;
+	return r < 0 ? r : set_text(y, field, text);
 }
 
 const char *sbx_config_home(void)
@@ -97,7 +157,8 @@ const char *sbx_config_home(void)
 }
 
 /* an absolute path; "~/" is the home folder */
-int sbx_config_path_read(struct sbx_yaml *y, const struct sbx_yaml_value *v, void *data)
+int sbx_config_path(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+		    void *field)
 {
 	SBX_CLEANUP(sbx_freep) char *whole = NULL;
 	const char *text = NULL;
@@ -114,5 +175,6 @@ int sbx_config_path_read(struct sbx_yaml *y, const struct sbx_yaml_value *v, voi
 	}
 	if (text[0] != '/')
 		return sbx_yaml_fail(y, v->line, "'%.100s' must be an absolute path", text);
-	return set_text(y, data, text);
+	(void)key;
+	return set_text(y, field, text);
 }

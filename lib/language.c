@@ -94,20 +94,20 @@ static const struct builtin *builtin_find(const char *name)
 	return NULL;
 }
 
-static const struct sbx_language *config_find(const struct sbx_config *config, const char *name)
+static const struct sbx_language *more_find(const struct sbx_languages *more, const char *name)
 {
 	size_t i;
 
-	for (i = 0; config && i < config->languages_n; i++) {
-		if (strcmp(config->languages[i].name, name) == 0)
-			return &config->languages[i];
+	for (i = 0; more && i < more->n; i++) {
+		if (strcmp(more->items[i].name, name) == 0)
+			return &more->items[i];
 	}
 	return NULL;
 }
 
 /* ---- names ---- */
 
-const char *sbx_language_of_name(const struct sbx_config *config, const char *name)
+const char *sbx_language_of_name(const struct sbx_languages *more, const char *name)
 {
 	const char *ext;
 	size_t i, k;
@@ -119,12 +119,12 @@ const char *sbx_language_of_name(const struct sbx_config *config, const char *na
 	if (name[4] != '.')
 		return NULL;
 	ext = name + 5;
-	for (i = 0; config && i < config->languages_n; i++) {
-		char **e = config->languages[i].extensions;
+	for (i = 0; more && i < more->n; i++) {
+		char **e = more->items[i].extensions;
 
 		for (; e && *e; e++) {
 			if (strcmp(*e, ext) == 0)
-				return config->languages[i].name;
+				return more->items[i].name;
 		}
 	}
 	for (i = 0; i < COUNT(builtins); i++) {
@@ -136,22 +136,22 @@ const char *sbx_language_of_name(const struct sbx_config *config, const char *na
 	return NULL;
 }
 
-bool sbx_language_known(const struct sbx_config *config, const char *language)
+bool sbx_language_known(const struct sbx_languages *more, const char *language)
 {
 	return strcmp(language, "auto") == 0 || builtin_find(language) ||
-	       config_find(config, language);
+	       more_find(more, language);
 }
 
-const char *sbx_language_list(const struct sbx_config *config, char *buf, size_t size)
+const char *sbx_language_list(const struct sbx_languages *more, char *buf, size_t size)
 {
 	SBX_CLEANUP(sbx_buf_done) struct sbx_buf b = SBX_BUF_INIT;
 	size_t i;
 
 	for (i = 0; i < COUNT(builtins); i++)
 		sbx_buf_printf(&b, "%s%s", i ? ", " : "", builtins[i].name);
-	for (i = 0; config && i < config->languages_n; i++) {
-		if (!builtin_find(config->languages[i].name))
-			sbx_buf_printf(&b, ", %s", config->languages[i].name);
+	for (i = 0; more && i < more->n; i++) {
+		if (!builtin_find(more->items[i].name))
+			sbx_buf_printf(&b, ", %s", more->items[i].name);
 	}
 	snprintf(buf, size, "%s", sbx_buf_str(&b));
 	return buf;
@@ -418,9 +418,9 @@ static int add_builtin(const struct request *q, const struct builtin *lang, stru
 }
 
 /* "code.py" for plain `code` in python; else the name as it was written */
-static char *code_filename(const struct sbx_config *config, const char *name, const char *language)
+static char *code_filename(const struct sbx_languages *more, const char *name, const char *language)
 {
-	const struct sbx_language *own = config_find(config, language);
+	const struct sbx_language *own = more_find(more, language);
 	const struct builtin *lang = builtin_find(language);
 	const char *ext = NULL;
 	char *ret;
@@ -436,22 +436,22 @@ static char *code_filename(const struct sbx_config *config, const char *name, co
 	return asprintf(&ret, "code.%s", ext) < 0 ? NULL : ret;
 }
 
-static int decide(const struct sbx_config *config, const char *name, const char *setting,
+static int decide(const struct sbx_languages *more, const char *name, const char *setting,
 		  const char *code, size_t code_len, const char **language, struct sbx_err *err)
 {
 	char list[300];
 
-	*language = sbx_language_of_name(config, name);
+	*language = sbx_language_of_name(more, name);
 	if (!*language)
 		return sbx_err_set(err, ENOEXEC, "'%s' is not a name for code", name);
 	if (strcmp(*language, "auto") != 0)
 		return 0;
 	if (setting && strcmp(setting, "auto") != 0) {
 		*language = setting;
-		if (sbx_language_known(config, setting))
+		if (sbx_language_known(more, setting))
 			return 0;
 		return sbx_err_set(err, ENOEXEC, "unknown language '%s': use auto, %s", setting,
-				   sbx_language_list(config, list, sizeof(list)));
+				   sbx_language_list(more, list, sizeof(list)));
 	}
 	*language = sbx_language_detect(code, code_len);
 	if (**language)
@@ -462,7 +462,7 @@ static int decide(const struct sbx_config *config, const char *name, const char 
 			   "begin it with #!, or name it in the file 'language'");
 }
 
-int sbx_language_launch(const struct sbx_config *config, const char *name, const char *setting,
+int sbx_language_launch(const struct sbx_languages *more, const char *name, const char *setting,
 			const char *code, size_t code_len, char *const *args, const char *cwd_abs,
 			const char *(*interpreter)(struct sbx_pbox *box, const char *const *names),
 			struct sbx_pbox *box, struct sbx_launch *ret, struct sbx_err *err)
@@ -481,7 +481,7 @@ int sbx_language_launch(const struct sbx_config *config, const char *name, const
 	size_t k;
 	int r;
 
-	r = decide(config, name, setting, code, code_len, &q.name, err);
+	r = decide(more, name, setting, code, code_len, &q.name, err);
 	if (r < 0)
 		return r;
 	if (strcmp(q.name, "shebang") == 0) {
@@ -494,11 +494,11 @@ int sbx_language_launch(const struct sbx_config *config, const char *name, const
 	}
 	out.language = strdup(q.name);
 	out.code_name =
-		strcmp(q.name, "shebang") == 0 ? strdup(name) : code_filename(config, name, q.name);
+		strcmp(q.name, "shebang") == 0 ? strdup(name) : code_filename(more, name, q.name);
 	if (!out.language || !out.code_name)
 		return sbx_err_set(err, ENOMEM, "no memory to start the code");
 	q.filename = out.code_name;
-	own = config_find(config, q.name);
+	own = more_find(more, q.name);
 	lang = builtin_find(q.name);
 	if (strcmp(q.name, "shebang") == 0) {
 		argv_add(&a, CODE_PLACEHOLDER);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns: the table of languages: extension, shebang, detection -> how the code is started.  Pure; any thread.
+ * @more: what the configuration adds to the table or changes in it; NULL = nothing.
  */
 #ifndef SBX_LANGUAGE_H
 #define SBX_LANGUAGE_H
@@ -8,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct sbx_config;
+struct sbx_languages;
 struct sbx_err;
 struct sbx_provider_ops;
 struct sbx_pbox;
@@ -23,15 +24,15 @@ struct sbx_launch {
 };
 
 /*
- * sbx_language_of_name - is @name a code file: "code" or "code.EXT" with EXT in the table (config first)?
- * Returns the language's name, "auto" for plain `code`, NULL if it is not one.  Static or @config's string.
+ * sbx_language_of_name - is @name a code file: "code" or "code.EXT" with EXT in the table (@more first)?
+ * Returns the language's name, "auto" for plain `code`, NULL if it is not one.  Static or @more's string.
  */
-const char *sbx_language_of_name(const struct sbx_config *config, const char *name);
+const char *sbx_language_of_name(const struct sbx_languages *more, const char *name);
 
 /* sbx_language_known - a name that the file `language` takes: a language of the table, or "auto" */
-bool sbx_language_known(const struct sbx_config *config, const char *language);
+bool sbx_language_known(const struct sbx_languages *more, const char *language);
 /* sbx_language_list - "python, node, ..." for messages, into @buf */
-const char *sbx_language_list(const struct sbx_config *config, char *buf, size_t size);
+const char *sbx_language_list(const struct sbx_languages *more, char *buf, size_t size);
 
 /*
  * sbx_language_detect - which language is this text (plain `code` without a setting)?
@@ -47,7 +48,7 @@ const char *sbx_language_detect(const char *code, size_t len);
  * -ENOEXEC: the language cannot be told, reason says what to do.  -ENOENT: no interpreter for it in the box, reason
  * names those looked for (the run ends with 127).  -ENOMEM.
  */
-int sbx_language_launch(const struct sbx_config *config, const char *name, const char *setting,
+int sbx_language_launch(const struct sbx_languages *more, const char *name, const char *setting,
 			const char *code, size_t code_len, char *const *args, const char *cwd_abs,
 			const char *(*interpreter)(struct sbx_pbox *box, const char *const *names),
 			struct sbx_pbox *box, struct sbx_launch *ret, struct sbx_err *err);

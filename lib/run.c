@@ -500,7 +500,7 @@ static int launch_run(struct sbx_run *run, int *ret_code, struct sbx_err *err)
 	if (cwd.failed)
 		return sbx_err_set(err, ENOMEM, "no memory to start the run");
 	r = run->background ? launch_command(run, &launch, err)
-			    : sbx_language_launch(run->box->catalog->config, run->name, run->setting, run->code,
+			    : sbx_language_launch(sbx_box_languages(run->box), run->name, run->setting, run->code,
 						  run->code_len, run->args, cwd.data, ops->interpreter, pbox,
 						  &launch, err);
 	sbx_buf_done(&cwd);

@@ -225,12 +225,12 @@ static int take_value(struct sbx_slot *slot, enum sbx_setting which, const char 
 			return sbx_err_set(err, EINVAL, "language: write a name, or auto");
 		memcpy(known, text, len);
 		known[len] = '\0';
-		if (!sbx_language_known(slot->box->catalog->config, known)) {
+		if (!sbx_language_known(sbx_box_languages(slot->box), known)) {
 			char list[256];
 
 			return sbx_err_set(err, EINVAL, "language: '%.60s' is not known; known are %s",
 					   known,
-					   sbx_language_list(slot->box->catalog->config, list,
+					   sbx_language_list(sbx_box_languages(slot->box), list,
 							     sizeof(list)));
 		}
 		return sbx_buf_printf(out, "%s\n", known);

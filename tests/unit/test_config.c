@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "config.h"
+#include "language.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +50,7 @@ static const struct {
 	{ "state_dir: /x\n\nlimit:\n  cpu: 1\n", "3: limit: unknown key, did you mean 'limits'?" },
 	{ "tempaltes: {}\n", "1: tempaltes: unknown key, did you mean 'templates'?" },
 	{ "zzzzzz: 1\n",
-	  "1: zzzzzz: unknown key; known here: state_dir, oci_runtime, log, template, templates, limits, languages, policy, "
+	  "1: zzzzzz: unknown key; known here: state_dir, oci_runtime, log, template, limits, templates, languages, policy, "
 	  "max_wait, op_timeout, disk_reserve, spool, code_max" },
 	{ "templates:\n  default:\n    limits:\n      memroy: 1G\n",
 	  "4: templates.default.limits.memroy: unknown key, did you mean 'memory'?" },
@@ -255,16 +256,45 @@ static void every_key_is_read(void **state)
 	t = sbx_config_template(c, "default");
 	assert_int_equal(t->limits.pids, 50);
 	assert_int_equal(t->limits.cpu_milli, 1000);
-	assert_int_equal(c->languages_n, 2);
-	assert_string_equal(c->languages[0].name, "r");
-	assert_string_equal(c->languages[0].extensions[1], "r");
-	assert_string_equal(c->languages[0].command[1], "{code}");
-	assert_null(c->languages[0].command[2]);
-	assert_string_equal(c->languages[1].command[0], "pypy3");
-	assert_null(c->languages[1].extensions);
+	assert_int_equal(c->languages.n, 2);
+	assert_string_equal(c->languages.items[0].name, "r");
+	assert_string_equal(c->languages.items[0].extensions[1], "r");
+	assert_string_equal(c->languages.items[0].command[1], "{code}");
+	assert_null(c->languages.items[0].command[2]);
+	assert_string_equal(c->languages.items[1].command[0], "pypy3");
+	assert_null(c->languages.items[1].extensions);
 	assert_string_equal(c->policy_deny[0], "rm +-rf +/");
 	assert_string_equal(c->policy_deny[1], "[0-9]{3}");
 	assert_null(c->policy_deny[2]);
+	sbx_config_free(c);
+}
+
+/* what a template says of a language is stronger than what the top level says; the rest is taken from there */
+static void a_template_has_languages_of_its_own(void **state)
+{
+	struct sbx_config *c = load_ok("templates:\n"
+				       "  t:\n"
+				       "    languages:\n"
+				       "      python: {command: [pypy3]}\n"
+				       "      mine: {extensions: [R], command: [mine]}\n"
+				       "languages:\n"
+				       "  r: {extensions: [R, r], command: [Rscript]}\n"
+				       "  python: {extensions: [pyw], command: [python3.12]}\n");
+	const struct sbx_languages *own = &sbx_config_template(c, "t")->languages;
+	const struct sbx_languages *plain = &sbx_config_template(c, "default")->languages;
+
+	assert_int_equal(c->languages.n, 2);
+	assert_int_equal(own->n, 3);
+	assert_string_equal(own->items[0].name, "python");
+	assert_string_equal(own->items[0].command[0], "pypy3");
+	assert_string_equal(own->items[0].extensions[0], "pyw");
+	assert_string_equal(sbx_language_of_name(own, "code.R"), "mine");
+	assert_string_equal(sbx_language_of_name(own, "code.r"), "r");
+	assert_string_equal(sbx_language_of_name(own, "code.pyw"), "python");
+	assert_string_equal(sbx_language_of_name(plain, "code.R"), "r");
+	assert_false(sbx_language_known(plain, "mine"));
+	assert_int_equal(plain->n, 2);
+	assert_string_equal(plain->items[1].command[0], "python3.12");
 	sbx_config_free(c);
 }
 
@@ -413,6 +443,7 @@ int main(void)
 		cmocka_unit_test(what_is_not_yaml_is_told_with_its_line),
 		cmocka_unit_test(an_empty_file_gives_the_defaults),
 		cmocka_unit_test(every_key_is_read),
+		cmocka_unit_test(a_template_has_languages_of_its_own),
 		cmocka_unit_test(json_is_yaml_too),
 		cmocka_unit_test(a_file_that_was_named_must_be_there),
 		cmocka_unit_test(a_large_file_is_refused),

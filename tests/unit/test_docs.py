@@ -63,13 +63,18 @@ told = re.findall(r"(\w+)(?: \(([^)]*)\))?", built_in.group(1)) if built_in else
 same("languages", {n for n, _ in rows}, {n for n, _ in told})
 
 # the configuration
-config = read("lib/config.c") + read("lib/config_template.c")
-top = re.search(r"static int each_top.*?known\[\] = \{(.*?)NULL", config, re.S)
-keys = set(re.findall(r'"(\w+)"', top.group(1))) - {"policy"}
-table = config_md.split("## limits")[0]
-same("configuration", keys | {"policy.deny"}, first_cells(table))
-limits = re.search(r"limit_keys\[\] = \{(.*?)^\};", config, re.M | re.S)
-same("limits", set(re.findall(r'^\s*\{ "(\w+)"', limits.group(1), re.M)), first_cells(section(config_md, "limits")))
+parser = "".join(read(p.relative_to(root)) for p in sorted(root.glob("lib/config*.c")))
+tables = {
+    name: set(re.findall(r'^\t\{ "(\w+)"', body, re.M))
+    for name, body in re.findall(r"sbx_config_key (\w+)_keys\[\] = \{(.*?)^\};", parser, re.M | re.S)
+}
+below = {"policy"}  # told by the key below it
+top = tables.pop("top", set()) - below | {f"policy.{k}" for k in tables.pop("policy", set())}
+same("configuration", top, first_cells(config_md.split("\n## ")[0]))
+for name in sorted(tables):  # template_keys are the table of "## templates", and so on
+    title = next((t for t in (name, name + "s") if f"\n## {t}\n" in config_md), name)
+    cells = first_cells(re.split(r"\n\n(?=How the built-in)", section(config_md, title))[0])
+    same(f"configuration, {title}", tables[name], cells)
 
 # the command line
 help_text = "".join(re.findall(r'^\t"(.*)\\n"', read("fs/options.c"), re.M))

@@ -32,7 +32,7 @@ static struct sbx_language own[] = {
 	{ (char *)"upper", own_up, own_command },
 	{ (char *)"perl", own_pl, deno },
 };
-static const struct sbx_config config = { .languages = own, .languages_n = 2 };
+static const struct sbx_languages config = { own, 2 };
 
 static void extensions_name_languages(void **state)
 {
