@@ -7,469 +7,16 @@
 #include "detect.h"
 
 #include "base/cleanup.h"
+#include "detect_lex.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define TEXT_MAX (64 * 1024)
-#define TOKENS_MAX 16384
-#define DEPTH_MAX 64
 
 /* what a language must have for itself, and by how much it must win */
 #define ENOUGH 2
-
-enum lang { PYTHON, NODE };
-
-enum kind {
-	END,
-	WORD,
-	NUMBER,
-	STRING,
-	REGEX,
-	OP,
-	WRONG, /* something that this language cannot have; `len` is the weight against it */
-};
-
-enum flag {
-	FIRST = 1,	/* first token of a line */
-	PREFIX = 2,	/* a string with letters in front: f"..." */
-	TRIPLE = 4,	/* a string with three quotes */
-	TEMPLATE = 8,	/* a string in backticks */
-	INNER = 16,	/* inside brackets */
-	SUBSCRIPT = 32, /* the innermost bracket is [ */
-};
-
-struct token {
-	const char *text;
-	unsigned int len;
-	unsigned char kind, flags;
-};
-
-struct lexer {
-	enum lang lang;
-	const char *p, *end;
-	struct token *tokens;
-	size_t n;
-	unsigned int depth;
-	char brackets[DEPTH_MAX];
-	bool first;
-	int hash_comments, slash_comments, block_comments;
-};
-
-static bool word_start(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-	       (unsigned char)c >= 0x80;
-}
-
-static bool digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
-static bool is(const struct token *t, const char *text)
-{
-	return t->len == strlen(text) && t->kind != STRING && t->kind != WRONG &&
-	       memcmp(t->text, text, t->len) == 0;
-}
-
-/* @list: words between blanks, " a b c " */
-static bool among(const struct token *t, const char *list)
-{
-	const char *p = list;
-
-	if (t->kind != WORD && t->kind != OP)
-		return false;
-	while (*p) {
-		size_t n;
-
-		p += strspn(p, " ");
-		n = strcspn(p, " ");
-		if (n == t->len && n > 0 && memcmp(p, t->text, n) == 0)
-			return true;
-		p += n;
-	}
-	return false;
-}
-
-static const char python_words[] = " False None True and as assert async await break class "
-				   "continue def del elif else except finally for from "
-				   "global if import in is lambda nonlocal not or pass raise "
-				   "return try while with yield match case type ";
-static const char node_words[] = " async await break case catch class const continue debugger "
-				 "default delete do else export extends finally "
-				 "for from function get if import in instanceof let new of return "
-				 "set static super switch throw try typeof "
-				 "var void while with yield as ";
-
-static void add(struct lexer *l, enum kind kind, const char *text, size_t len, unsigned int flags)
-{
-	struct token *t;
-
-	if (l->n + 1 >= TOKENS_MAX)
-		return;
-	t = &l->tokens[l->n++];
-	t->kind = (unsigned char)kind;
-	t->text = text;
-	t->len = (unsigned int)len;
-	t->flags = (unsigned char)(flags | (l->first ? FIRST : 0) | (l->depth ? INNER : 0));
-	if (l->depth && l->depth <= DEPTH_MAX && l->brackets[l->depth - 1] == '[')
-		t->flags |= SUBSCRIPT;
-	l->first = false;
-}
-
-static void wrong(struct lexer *l, unsigned int weight)
-{
-	add(l, WRONG, l->p, weight, 0);
-}
-
-static bool at(const struct lexer *l, const char *text)
-{
-	size_t n = strlen(text);
-
-	return (size_t)(l->end - l->p) >= n && memcmp(l->p, text, n) == 0;
-}
-
-static void skip_line(struct lexer *l)
-{
-	const char *nl = memchr(l->p, '\n', (size_t)(l->end - l->p));
-
-	l->p = nl ? nl : l->end;
-}
-
-static void skip_to(struct lexer *l, const char *close)
-{
-	const char *found = memmem(l->p, (size_t)(l->end - l->p), close, strlen(close));
-
-	l->p = found ? found + strlen(close) : l->end;
-}
-
-/* p is behind the opening quote; a line end inside is an error */
-static bool skip_quoted(struct lexer *l, char quote)
-{
-	for (; l->p < l->end; l->p++) {
-		if (*l->p == '\\' && l->p + 1 < l->end)
-			l->p++;
-		else if (*l->p == '\n')
-			return false;
-		else if (*l->p == quote) {
-			l->p++;
-			return true;
-		}
-	}
-	return false;
-}
-
-static void skip_triple(struct lexer *l, char quote)
-{
-	for (; l->p < l->end; l->p++) {
-		if (*l->p == '\\' && l->p + 1 < l->end)
-			l->p++;
-		else if (l->end - l->p >= 3 && l->p[0] == quote && l->p[1] == quote &&
-			 l->p[2] == quote) {
-			l->p += 3;
-			return;
-		}
-	}
-}
-
-/* p is behind the backtick; ${...} may hold strings and templates again: a stack of '`' and '{' */
-static void skip_template(struct lexer *l)
-{
-	char stack[DEPTH_MAX] = "`";
-	unsigned int n = 1;
-
-	while (l->p < l->end && n > 0) {
-		char c = *l->p++;
-
-		if (stack[n - 1] == '`') {
-			if (c == '\\' && l->p < l->end) {
-				l->p++;
-			} else if (c == '`') {
-				n--;
-			} else if (c == '$' && l->p < l->end && *l->p == '{' && n < DEPTH_MAX) {
-				l->p++;
-				stack[n++] = '{';
-			}
-		} else if (c == '`' || c == '{') {
-			if (n == DEPTH_MAX)
-				return;
-			stack[n++] = c;
-		} else if (c == '}') {
-			n--;
-		} else if (c == '"' || c == '\'') {
-			skip_quoted(l, c);
-		}
-	}
-}
-
-static const struct token *last(const struct lexer *l)
-{
-	static const struct token none = { "", 0, END, 0 };
-
-	return l->n ? &l->tokens[l->n - 1] : &none;
-}
-
-static bool operand_end(const struct lexer *l, const struct token *t)
-{
-	if (t->kind == NUMBER || t->kind == STRING || t->kind == REGEX)
-		return true;
-	if (t->kind == WORD)
-		return !among(t, l->lang == NODE ? node_words : python_words);
-	return t->kind == OP && (is(t, ")") || is(t, "]") || is(t, "}"));
-}
-
-static void lex_string(struct lexer *l, unsigned int flags)
-{
-	const char *start = l->p;
-	char quote = *l->p;
-
-	if (l->end - l->p >= 3 && l->p[1] == quote && l->p[2] == quote) {
-		if (l->lang == NODE)
-			wrong(l, 5);
-		l->p += 3;
-		skip_triple(l, quote);
-		add(l, STRING, start, (size_t)(l->p - start), flags | TRIPLE);
-		return;
-	}
-	l->p++;
-	if (skip_quoted(l, quote))
-		add(l, STRING, start, (size_t)(l->p - start), flags);
-	else
-		wrong(l, 3);
-}
-
-static bool all_of(const char *from, const char *to, const char *set)
-{
-	for (; from < to; from++) {
-		if (*from == '\0' || !strchr(set, *from))
-			return false;
-	}
-	return true;
-}
-
-static void lex_word(struct lexer *l)
-{
-	const char *start = l->p;
-
-	while (l->p < l->end &&
-	       (word_start(*l->p) || digit(*l->p) || (*l->p == '$' && l->lang == NODE)))
-		l->p++;
-	if (l->lang == PYTHON && l->p < l->end && (*l->p == '"' || *l->p == '\'') &&
-	    l->p - start <= 2 && all_of(start, l->p, "fFrRbBuUtT")) {
-		lex_string(l, PREFIX);
-		return;
-	}
-	add(l, WORD, start, (size_t)(l->p - start), 0);
-}
-
-static void lex_number(struct lexer *l)
-{
-	const char *start = l->p;
-
-	while (l->p < l->end &&
-	       (digit(*l->p) || word_start(*l->p) ||
-		(*l->p == '.' && !(l->p + 1 < l->end && l->p[1] == '.')) ||
-		((*l->p == '+' || *l->p == '-') && (l->p[-1] == 'e' || l->p[-1] == 'E') &&
-		 !(start[0] == '0' && (start[1] | 32) == 'x'))))
-		l->p++;
-	add(l, NUMBER, start, (size_t)(l->p - start), 0);
-}
-
-/* true: it was one, and is passed */
-static bool lex_regex(struct lexer *l)
-{
-	const char *start = l->p, *p;
-	bool set = false;
-
-	if (operand_end(l, last(l)))
-		return false;
-	for (p = start + 1; p < l->end && *p != '\n'; p++) {
-		if (*p == '\\' && p + 1 < l->end)
-			p++;
-		else if (*p == '[')
-			set = true;
-		else if (*p == ']')
-			set = false;
-		else if (*p == '/' && !set)
-			break;
-	}
-	if (p >= l->end || *p != '/' || p == start + 1)
-		return false;
-	for (p++; p < l->end && strchr("dgimsuvy", *p); p++)
-		;
-	if (p < l->end && (word_start(*p) || digit(*p) || *p == '/')) /* a path: /usr/bin */
-		return false;
-	l->p = p;
-	add(l, REGEX, start, (size_t)(p - start), 0);
-	return true;
-}
-
-/* may a comment of the other language begin here, as nothing of this one can? */
-static bool between(const struct lexer *l)
-{
-	const struct token *t = last(l);
-
-	return l->first || (t->kind == OP && among(t, " ; { } ( , "));
-}
-
-/* comments of both languages; those of the other are passed too, and count against this one */
-static bool lex_comment(struct lexer *l)
-{
-	if (*l->p == '#') {
-		bool private = l->lang == NODE && l->p + 1 < l->end && word_start(l->p[1]) &&
-			       (is(last(l), ".") || (l->depth && l->brackets[l->depth - 1] == '{'));
-
-		if (private) {
-			l->p++;
-			return true;
-		}
-		if (l->lang == NODE && !(l->n == 0 && at(l, "#!")))
-			wrong(l, 3);
-		l->hash_comments++;
-		l->first = true;
-		skip_line(l);
-		return true;
-	}
-	if (at(l, "//") && (l->lang == NODE || between(l))) {
-		if (l->lang == PYTHON)
-			wrong(l, 3);
-		else if (between(l))
-			l->slash_comments++;
-		l->first = true;
-		skip_line(l);
-		return true;
-	}
-	if (at(l, "/*") && (l->lang == NODE || between(l))) {
-		if (l->lang == PYTHON)
-			wrong(l, 3);
-		l->block_comments++;
-		l->p += 2;
-		skip_to(l, "*/");
-		return true;
-	}
-	return false;
-}
-
-static void lex_bracket(struct lexer *l)
-{
-	char c = *l->p, open = c == ')' ? '(' : c == ']' ? '[' : '{';
-
-	if (strchr("([{", c)) {
-		add(l, OP, l->p, 1, 0);
-		if (l->depth < DEPTH_MAX)
-			l->brackets[l->depth] = c;
-		l->depth++;
-	} else {
-		if (l->depth == 0) {
-			wrong(l, 2);
-		} else {
-			l->depth--;
-			if (l->depth < DEPTH_MAX && l->brackets[l->depth] != open)
-				wrong(l, 2);
-		}
-		add(l, OP, l->p, 1, 0);
-	}
-	l->p++;
-}
-
-static void lex_operator(struct lexer *l)
-{
-	static const char *const python_ops[] = { "**=", "//=", ">>=", "<<=", "...", "->",
-						  ":=",	 "==",	"!=",  "<=",  ">=",  "+=",
-						  "-=",	 "*=",	"/=",  "//",  "**",  "<<",
-						  ">>",	 "%=",	"&=",  "|=",  "^=",  NULL };
-	static const char *const node_ops[] = { "===",
-						"!==",
-						"...",
-						"**=",
-						"&&=",
-						"||=",
-						"?"
-						"?=",
-						"=>",
-						"==",
-						"!=",
-						"<=",
-						">=",
-						"&&",
-						"||",
-						"??",
-						"?.",
-						"++",
-						"--",
-						"+=",
-						"-=",
-						"*=",
-						"/=",
-						"**",
-						"<<",
-						">>",
-						"%=",
-						"&=",
-						"|=",
-						"^=",
-						NULL };
-	const char *const *ops = l->lang == PYTHON ? python_ops : node_ops;
-
-	for (; *ops; ops++) {
-		if (at(l, *ops)) {
-			add(l, OP, l->p, strlen(*ops), 0);
-			l->p += strlen(*ops);
-			return;
-		}
-	}
-	if (strchr(l->lang == PYTHON ? "?$!\\" : "@\\", *l->p) && *l->p != '\0') {
-		if (*l->p == '\\' && l->p + 1 < l->end && (l->p[1] == '\n' || l->p[1] == '\r')) {
-			l->p += 2; /* a line goes on */
-			return;
-		}
-		wrong(l, 3);
-	} else {
-		add(l, OP, l->p, 1, 0);
-	}
-	l->p++;
-}
-
-static void lex(struct lexer *l)
-{
-	l->first = true;
-	while (l->p < l->end && l->n + 2 < TOKENS_MAX) {
-		char c = *l->p;
-
-		if (c == '\n') {
-			l->first = true;
-			l->p++;
-		} else if (c == ' ' || c == '\t' || c == '\r' || c == '\f') {
-			l->p++;
-		} else if (lex_comment(l)) {
-			continue;
-		} else if (word_start(c) || (c == '$' && l->lang == NODE)) {
-			lex_word(l);
-		} else if (digit(c) || (c == '.' && l->p + 1 < l->end && digit(l->p[1]))) {
-			lex_number(l);
-		} else if (c == '"' || c == '\'') {
-			lex_string(l, 0);
-		} else if (c == '`') {
-			const char *start = l->p++;
-
-			if (l->lang == PYTHON)
-				wrong(l, 5);
-			skip_template(l);
-			add(l, STRING, start, (size_t)(l->p - start), TEMPLATE);
-		} else if (strchr("()[]{}", c) && c != '\0') {
-			lex_bracket(l);
-		} else if (c == '/' && l->lang == NODE && lex_regex(l)) {
-			continue;
-		} else {
-			lex_operator(l);
-		}
-	}
-	l->tokens[l->n] = (struct token){ "", 0, END, FIRST };
-}
-
-/* ---- weighing ---- */
 
 /* points that count only so often, so that one habit does not decide */
 struct score {
@@ -494,11 +41,11 @@ static bool line_has_colon(const struct token *t)
 			return false;
 		if (t->kind != OP)
 			continue;
-		if (among(t, " ( [ { "))
+		if (sbx_token_among(t, " ( [ { "))
 			depth++;
-		else if (among(t, " ) ] } "))
+		else if (sbx_token_among(t, " ) ] } "))
 			depth--;
-		else if (depth == 0 && is(t, ":"))
+		else if (depth == 0 && sbx_token_is(t, ":"))
 			return true;
 	}
 	return false;
@@ -508,7 +55,7 @@ static bool line_has_colon(const struct token *t)
 static const struct token *line_find(const struct token *t, const char *text)
 {
 	for (t++; t->kind != END && !(t->flags & FIRST); t++) {
-		if (is(t, text))
+		if (sbx_token_is(t, text))
 			return t;
 	}
 	return NULL;
@@ -517,7 +64,6 @@ static const struct token *line_find(const struct token *t, const char *text)
 /* two operands with nothing between them on one line: no sentence of either language */
 static bool side_by_side(const struct token *a, const struct token *b, enum lang lang)
 {
-	const char *words = lang == PYTHON ? python_words : node_words;
 	bool left, right;
 
 	if (b->flags & FIRST)
@@ -528,10 +74,10 @@ static bool side_by_side(const struct token *a, const struct token *b, enum lang
 	    (b->kind == STRING && (b->flags & TEMPLATE)))
 		return false;
 	left = a->kind == NUMBER || a->kind == STRING || a->kind == REGEX ||
-	       (a->kind == WORD && !among(a, words)) ||
-	       (a->kind == OP && (is(a, "]") || (lang == PYTHON && is(a, ")"))));
+	       (a->kind == WORD && !sbx_token_keyword(a, lang)) ||
+	       (a->kind == OP && (sbx_token_is(a, "]") || (lang == PYTHON && sbx_token_is(a, ")"))));
 	right = b->kind == NUMBER || b->kind == STRING || b->kind == REGEX ||
-		(b->kind == WORD && !among(b, words));
+		(b->kind == WORD && !sbx_token_keyword(b, lang));
 	return left && right;
 }
 
@@ -543,36 +89,36 @@ static bool dunder(const struct token *t)
 
 static void python_statement(const struct token *t, struct score *s)
 {
-	if (is(t, "def") && t[1].kind == WORD && is(t + 2, "("))
+	if (sbx_token_is(t, "def") && t[1].kind == WORD && sbx_token_is(t + 2, "("))
 		s->points += line_has_colon(t) ? 5 : 0;
-	else if (is(t, "class") && t[1].kind == WORD &&
-		 (is(t + 2, ":") || (is(t + 2, "(") && line_has_colon(t))))
+	else if (sbx_token_is(t, "class") && t[1].kind == WORD &&
+		 (sbx_token_is(t + 2, ":") || (sbx_token_is(t + 2, "(") && line_has_colon(t))))
 		s->points += 5;
-	else if (is(t, "async") && among(t + 1, " def for with "))
+	else if (sbx_token_is(t, "async") && sbx_token_among(t + 1, " def for with "))
 		s->points += 5;
-	else if (is(t, "from") && line_find(t, "import"))
+	else if (sbx_token_is(t, "from") && line_find(t, "import"))
 		s->points += 6;
-	else if (is(t, "import") && t[1].kind == WORD && !(t[1].flags & FIRST) &&
+	else if (sbx_token_is(t, "import") && t[1].kind == WORD && !(t[1].flags & FIRST) &&
 		 !line_find(t, "from") && !line_find(t, "="))
 		s->points += 4;
-	else if (is(t, "elif") || is(t, "except"))
+	else if (sbx_token_is(t, "elif") || sbx_token_is(t, "except"))
 		s->points += line_has_colon(t) ? 5 : 0;
-	else if (is(t, "for") && line_has_colon(t) && t[1].kind == WORD && line_find(t, "in"))
+	else if (sbx_token_is(t, "for") && line_has_colon(t) && t[1].kind == WORD && line_find(t, "in"))
 		s->points += 4;
-	else if (among(t, " if while with ") && line_has_colon(t))
+	else if (sbx_token_among(t, " if while with ") && line_has_colon(t))
 		s->points += 3;
-	else if (among(t, " try else finally ") && is(t + 1, ":"))
+	else if (sbx_token_among(t, " try else finally ") && sbx_token_is(t + 1, ":"))
 		s->points += 4;
-	else if (is(t, "pass") && (t[1].flags & FIRST))
+	else if (sbx_token_is(t, "pass") && (t[1].flags & FIRST))
 		s->points += 3;
-	else if (among(t, " raise global nonlocal del ") && t[1].kind == WORD &&
+	else if (sbx_token_among(t, " raise global nonlocal del ") && t[1].kind == WORD &&
 		 !(t[1].flags & FIRST))
 		s->points += 3;
-	else if (is(t, "assert") && !is(t + 1, "(") && !is(t + 1, "."))
+	else if (sbx_token_is(t, "assert") && !sbx_token_is(t + 1, "(") && !sbx_token_is(t + 1, "."))
 		s->points += 2;
-	else if (is(t, "@") && t[1].kind == WORD)
+	else if (sbx_token_is(t, "@") && t[1].kind == WORD)
 		s->points += 2;
-	else if (is(t, "print") && t[1].kind == STRING && !(t[1].flags & FIRST))
+	else if (sbx_token_is(t, "print") && t[1].kind == STRING && !(t[1].flags & FIRST))
 		s->points += 6; /* Python 2: its error message helps more than ours */
 }
 
@@ -584,37 +130,37 @@ static void python_token(const struct token *t, const struct token *prev, struct
 
 	if (t->kind == STRING)
 		s->points += t->flags & (PREFIX | TRIPLE) ? 3 : 0;
-	if (is(t, "print") && is(t + 1, "(") && !is(prev, "."))
+	if (sbx_token_is(t, "print") && sbx_token_is(t + 1, "(") && !sbx_token_is(prev, "."))
 		capped(s, &s->names, 3, 2);
-	else if (t->kind == WORD && is(t + 1, "(") && !is(prev, ".") && among(t, builtins))
+	else if (t->kind == WORD && sbx_token_is(t + 1, "(") && !sbx_token_is(prev, ".") && sbx_token_among(t, builtins))
 		capped(s, &s->names, 3, 1);
-	if (among(t, " None True False "))
+	if (sbx_token_among(t, " None True False "))
 		capped(s, &s->literals, 3, 2);
-	if (is(t, "lambda") && (t[1].kind == WORD || among(t + 1, " : * ")))
+	if (sbx_token_is(t, "lambda") && (t[1].kind == WORD || sbx_token_among(t + 1, " : * ")))
 		s->points += 3;
-	if (among(t, " and or not ") && !is(prev, ".") && t[1].kind != END &&
-	    !(t[1].flags & FIRST) && !among(t + 1, " = . , ) : "))
+	if (sbx_token_among(t, " and or not ") && !sbx_token_is(prev, ".") && t[1].kind != END &&
+	    !(t[1].flags & FIRST) && !sbx_token_among(t + 1, " = . , ) : "))
 		s->points += 2;
-	if (is(t, "self") && is(t + 1, "."))
+	if (sbx_token_is(t, "self") && sbx_token_is(t + 1, "."))
 		capped(s, &s->blocks, 2, 2);
 	if (dunder(t))
 		s->points += 3;
-	if (is(t, "->") || (is(t, ":=") && prev->kind == WORD))
+	if (sbx_token_is(t, "->") || (sbx_token_is(t, ":=") && prev->kind == WORD))
 		s->points += 3;
-	if (is(t, "//") && prev->kind != OP)
+	if (sbx_token_is(t, "//") && prev->kind != OP)
 		s->points += 1;
-	if (is(t, ":") && (t->flags & SUBSCRIPT))
+	if (sbx_token_is(t, ":") && (t->flags & SUBSCRIPT))
 		capped(s, &s->logic, 2, 2);
-	if (is(t, "for") && (t->flags & INNER) && t[1].kind == WORD && prev->kind != END)
+	if (sbx_token_is(t, "for") && (t->flags & INNER) && t[1].kind == WORD && prev->kind != END)
 		s->points += 3;
 	/* what it does not allow */
-	if ((is(t, "&") && is(t + 1, "&")) || (is(t, "|") && is(t + 1, "|")) ||
-	    (is(t, "==") && is(t + 1, "=")) || (is(t, "=") && is(t + 1, ">")))
+	if ((sbx_token_is(t, "&") && sbx_token_is(t + 1, "&")) || (sbx_token_is(t, "|") && sbx_token_is(t + 1, "|")) ||
+	    (sbx_token_is(t, "==") && sbx_token_is(t + 1, "=")) || (sbx_token_is(t, "=") && sbx_token_is(t + 1, ">")))
 		s->points -= 3;
-	if (is(prev, ")") && is(t, "{") && !(t->flags & FIRST))
+	if (sbx_token_is(prev, ")") && sbx_token_is(t, "{") && !(t->flags & FIRST))
 		s->points -= 3;
-	if (((is(t, "+") && is(t + 1, "+")) || (is(t, "-") && is(t + 1, "-"))) &&
-	    (t[2].flags & FIRST || is(t + 2, ")") || is(t + 2, ";")))
+	if (((sbx_token_is(t, "+") && sbx_token_is(t + 1, "+")) || (sbx_token_is(t, "-") && sbx_token_is(t + 1, "-"))) &&
+	    (t[2].flags & FIRST || sbx_token_is(t + 2, ")") || sbx_token_is(t + 2, ";")))
 		s->points -= 2;
 }
 
@@ -622,14 +168,14 @@ static void node_statement(const struct token *t, struct score *s)
 {
 	static const char exported[] = " default const let var function class async { * ";
 
-	if (is(t, "export"))
-		s->points += among(t + 1, exported) ? 5 : -3;
-	else if (is(t, "import")) {
+	if (sbx_token_is(t, "export"))
+		s->points += sbx_token_among(t + 1, exported) ? 5 : -3;
+	else if (sbx_token_is(t, "import")) {
 		const struct token *from = line_find(t, "from");
 
-		if (is(t + 1, "(") || is(t + 1, "."))
+		if (sbx_token_is(t + 1, "(") || sbx_token_is(t + 1, "."))
 			s->points += 2;
-		else if (is(t + 1, "{") || is(t + 1, "*"))
+		else if (sbx_token_is(t + 1, "{") || sbx_token_is(t + 1, "*"))
 			s->points += 5;
 		else if (from && from[1].kind == STRING)
 			s->points += 5;
@@ -637,84 +183,84 @@ static void node_statement(const struct token *t, struct score *s)
 			s->points += 4;
 		else
 			s->points -= 3;
-	} else if (among(t, " if while for ") && !is(t + 1, "(") &&
-		   !(is(t, "for") && is(t + 1, "await")))
+	} else if (sbx_token_among(t, " if while for ") && !sbx_token_is(t + 1, "(") &&
+		   !(sbx_token_is(t, "for") && sbx_token_is(t + 1, "await")))
 		s->points -= 3;
-	else if (among(t, " else try finally ") && is(t + 1, ":"))
+	else if (sbx_token_among(t, " else try finally ") && sbx_token_is(t + 1, ":"))
 		s->points -= 3;
 }
 
 static void node_token(const struct token *t, const struct token *prev, struct score *s)
 {
-	bool member = is(prev, ".");
+	bool member = sbx_token_is(prev, ".");
 
 	if (t->kind == STRING)
 		s->points += t->flags & TEMPLATE ? 3 : 0;
 	if (t->kind == REGEX)
 		s->points += 2;
-	if (!member && among(t, " const let var ") &&
-	    (t[1].kind == WORD || among(t + 1, " { [ ")) && !(t[1].flags & FIRST))
+	if (!member && sbx_token_among(t, " const let var ") &&
+	    (t[1].kind == WORD || sbx_token_among(t + 1, " { [ ")) && !(t[1].flags & FIRST))
 		s->points += 4;
-	if (!member && is(t, "function") && (t[1].kind == WORD || among(t + 1, " ( * ")))
+	if (!member && sbx_token_is(t, "function") && (t[1].kind == WORD || sbx_token_among(t + 1, " ( * ")))
 		s->points += 4;
-	if (among(t, " => === !== "))
+	if (sbx_token_among(t, " => === !== "))
 		s->points += 4;
-	if (among(t, " && || ?? ?. "))
+	if (sbx_token_among(t, " && || ?? ?. "))
 		capped(s, &s->logic, 1, 1);
-	if (is(t, "!") && !operand_end(&(struct lexer){ .lang = NODE }, prev))
+	if (sbx_token_is(t, "!") && !sbx_token_ends_operand(prev, NODE))
 		s->points += 2;
-	if (among(t, " ++ -- ") && (prev->kind == WORD || t[1].kind == WORD) &&
+	if (sbx_token_among(t, " ++ -- ") && (prev->kind == WORD || t[1].kind == WORD) &&
 	    t[1].kind != NUMBER &&
 	    !(prev->kind == WORD && t[1].kind == WORD && !(t[1].flags & FIRST)))
 		s->points += 3;
-	if (!member && is(t, "new") && t[1].kind == WORD && !(t[1].flags & FIRST))
+	if (!member && sbx_token_is(t, "new") && t[1].kind == WORD && !(t[1].flags & FIRST))
 		s->points += 3;
-	if (!member && among(t, " console JSON ") && is(t + 1, "."))
+	if (!member && sbx_token_among(t, " console JSON ") && sbx_token_is(t + 1, "."))
 		s->points += 4;
-	if (!member && is(t, "require") && is(t + 1, "(") && t[2].kind == STRING)
+	if (!member && sbx_token_is(t, "require") && sbx_token_is(t + 1, "(") && t[2].kind == STRING)
 		s->points += 4;
-	if (is(t, "module") && is(t + 1, ".") && is(t + 2, "exports"))
+	if (sbx_token_is(t, "module") && sbx_token_is(t + 1, ".") && sbx_token_is(t + 2, "exports"))
 		s->points += 4;
-	if (!member && among(t, " process Math Object Promise document window ") &&
-	    is(t + 1, ".") &&
-	    among(t + 2, " stdout stdin argv env exit nextTick on floor random max min round PI "
+	if (!member && sbx_token_among(t, " process Math Object Promise document window ") &&
+	    sbx_token_is(t + 1, ".") &&
+	    sbx_token_among(t + 2, " stdout stdin argv env exit nextTick on floor random max min round PI "
 			 "keys values entries "
 			 "assign all resolve race querySelector getElementById addEventListener "
 			 "location "))
 		capped(s, &s->names, 3, 2);
-	if (member && among(t, " length push forEach then toString toUpperCase toFixed indexOf "))
+	if (member && sbx_token_among(t, " length push forEach then toString toUpperCase toFixed indexOf "))
 		capped(s, &s->names, 3, 1);
-	if (among(t, " null undefined true false "))
+	if (sbx_token_among(t, " null undefined true false "))
 		capped(s, &s->literals, 1, 1);
-	if (!member && among(t, " typeof instanceof ") && (t[1].kind == WORD || is(t + 1, "(")))
+	if (!member && sbx_token_among(t, " typeof instanceof ") && (t[1].kind == WORD || sbx_token_is(t + 1, "(")))
 		s->points += 3;
-	if (is(t, "this") && is(t + 1, "."))
+	if (sbx_token_is(t, "this") && sbx_token_is(t + 1, "."))
 		s->points += 3;
-	if (!member && is(t, "throw") && t[1].kind == WORD && !(t[1].flags & FIRST))
+	if (!member && sbx_token_is(t, "throw") && t[1].kind == WORD && !(t[1].flags & FIRST))
 		s->points += 3;
-	if ((is(t, "catch") && !member && among(t + 1, " ( { ")) ||
-	    (among(t, " try finally do ") && is(t + 1, "{")))
+	if ((sbx_token_is(t, "catch") && !member && sbx_token_among(t + 1, " ( { ")) ||
+	    (sbx_token_among(t, " try finally do ") && sbx_token_is(t + 1, "{")))
 		s->points += 3;
-	if (is(t, "else") && (is(t + 1, "{") || is(t + 1, "if")))
+	if (sbx_token_is(t, "else") && (sbx_token_is(t + 1, "{") || sbx_token_is(t + 1, "if")))
 		s->points += 3;
-	if (is(t, "switch") && is(t + 1, "("))
+	if (sbx_token_is(t, "switch") && sbx_token_is(t + 1, "("))
 		s->points += 3;
-	if (!member && is(t, "for") && is(t + 1, "(") && (t->flags & FIRST))
+	if (!member && sbx_token_is(t, "for") && sbx_token_is(t + 1, "(") && (t->flags & FIRST))
 		s->points += 1;
-	if (is(t, "async") && (is(t + 1, "function") || is(t + 1, "(")))
+	if (sbx_token_is(t, "async") && (sbx_token_is(t + 1, "function") || sbx_token_is(t + 1, "(")))
 		s->points += 5;
-	if (!member && is(t, "class") && t[1].kind == WORD &&
-	    (is(t + 2, "{") || is(t + 2, "extends")))
+	if (!member && sbx_token_is(t, "class") && t[1].kind == WORD &&
+	    (sbx_token_is(t + 2, "{") || sbx_token_is(t + 2, "extends")))
 		s->points += 5;
-	if (is(prev, ")") && is(t, "{"))
+	if (sbx_token_is(prev, ")") && sbx_token_is(t, "{"))
 		capped(s, &s->blocks, 3, 3);
-	if (is(t, ";") && (t[1].flags & FIRST))
+	if (sbx_token_is(t, ";") && (t[1].flags & FIRST))
 		capped(s, &s->ends, 2, 1);
-	if (is(t, "?") && t[1].kind != END)
+	if (sbx_token_is(t, "?") && t[1].kind != END)
 		s->points += 1;
 	/* what it does not allow */
-	if ((is(t, "-") && is(t + 1, ">")) || (is(t, ":") && is(t + 1, "=")) ||
-	    (is(t, ":") && is(t + 1, ":")))
+	if ((sbx_token_is(t, "-") && sbx_token_is(t + 1, ">")) || (sbx_token_is(t, ":") && sbx_token_is(t + 1, "=")) ||
+	    (sbx_token_is(t, ":") && sbx_token_is(t + 1, ":")))
 		s->points -= 3;
 }
 
@@ -729,9 +275,9 @@ static bool foreign(const struct token *t)
 
 	if (t->kind != WORD)
 		return false;
-	if (among(t, languages))
+	if (sbx_token_among(t, languages))
 		return t[1].kind == WORD && !(t[1].flags & FIRST);
-	return among(t, shell) && !among(t + 1, " = ( . , [ : ) ] ; += ") && !(t[1].flags & FIRST);
+	return sbx_token_among(t, shell) && !sbx_token_among(t + 1, " = ( . , [ : ) ] ; += ") && !(t[1].flags & FIRST);
 }
 
 static int weigh(const struct lexer *l)
@@ -742,7 +288,7 @@ static int weigh(const struct lexer *l)
 
 	for (i = 0; i < l->n; i++) {
 		const struct token *t = &l->tokens[i], *prev = i ? t - 1 : &none;
-		bool begins = (t->flags & FIRST) || is(prev, ";");
+		bool begins = (t->flags & FIRST) || sbx_token_is(prev, ";");
 
 		if (t->kind == WRONG) {
 			s.points -= (int)t->len;
@@ -750,7 +296,7 @@ static int weigh(const struct lexer *l)
 		}
 		if (begins && foreign(t))
 			s.points -= 6;
-		if (side_by_side(prev, t, l->lang) && !(is(prev, "print") && t->kind == STRING))
+		if (side_by_side(prev, t, l->lang) && !(sbx_token_is(prev, "print") && t->kind == STRING))
 			s.points -= 3;
 		if (l->lang == PYTHON) {
 			if (begins)
@@ -762,7 +308,7 @@ static int weigh(const struct lexer *l)
 			node_token(t, prev, &s);
 		}
 	}
-	if (l->n && l->tokens[0].kind == OP && among(&l->tokens[0], " < > | % = . , * "))
+	if (l->n && l->tokens[0].kind == OP && sbx_token_among(&l->tokens[0], " < > | % = . , * "))
 		s.points -= 4;
 	if (l->lang == PYTHON && l->hash_comments)
 		s.points += 1;
@@ -785,7 +331,7 @@ const char *sbx_detect_text(const char *text, size_t len)
 		l.end = text + (len > TEXT_MAX ? TEXT_MAX : len);
 		/* lookahead of a few tokens behind the end must find ENDs */
 		memset(tokens, 0, (TOKENS_MAX + 4) * sizeof(*tokens));
-		lex(&l);
+		sbx_lex(&l);
 		memset(&tokens[l.n + 1], 0, 3 * sizeof(*tokens));
 		score[i] = weigh(&l);
 	}
