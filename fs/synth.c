@@ -138,7 +138,10 @@ int sbx_synth_node(const struct sbx_ref *ref, const struct sbx_folder *parent, c
 		fresh = calloc(1, sizeof(*fresh));
 		if (!fresh)
 			return -ENOMEM;
-		fresh->node.ops = folder ? (folder->ops ? folder->ops : &sbx_folder_ops) : &sbx_text_ops;
+		if (folder)
+			fresh->node.ops = folder->ops ? folder->ops : &sbx_folder_ops;
+		else
+			fresh->node.ops = file->ops ? file->ops : &sbx_text_ops;
 		fresh->ref = sbx_ref_get(ref);
 		fresh->file = file;
 		fresh->folder = folder;

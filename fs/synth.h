@@ -56,6 +56,8 @@ struct sbx_file {
 	ssize_t (*read_at)(const struct sbx_ref *ref, uint64_t off, char *buf, size_t size);
 	uint64_t (*length)(const struct sbx_ref *ref);
 
+	/* vtable of its node, a struct sbx_synth; NULL = a text file or folder as here.  What it reads is its size, too */
+	const struct sbx_node_ops *ops;
 	const struct sbx_folder *folder; /* it is a folder */
 	/* made - a kind of its own: a new node with ops of its own (one lookup counted), and its attributes. 0 or -errno */
 	int (*node)(const struct sbx_ref *ref, const struct sbx_file *file, struct sbx_node **ret,
@@ -132,6 +134,9 @@ void sbx_folder_op_opendir(fuse_req_t req, struct sbx_node *node, struct fuse_fi
 void sbx_folder_op_readdir(fuse_req_t req, struct sbx_node *node, size_t size, off_t off,
 			   struct fuse_file_info *fi, bool plus);
 void sbx_folder_op_releasedir(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi);
+/* the same of a text file: what takes nothing cannot be cut */
+void sbx_text_op_setattr(fuse_req_t req, struct sbx_node *node, struct stat *attr, int to_set,
+			 struct fuse_file_info *fi);
 void sbx_synth_done(struct sbx_node *node);
 
 /* sbx_names_add - one name of a listing.  @type: S_IFMT bits.  0 or -ENOMEM */

@@ -193,31 +193,57 @@ static void text_flush(fuse_req_t req, struct sbx_node *node, struct fuse_file_i
 		sbx_reply_err(req, r);
 }
 
-static void text_setattr(fuse_req_t req, struct sbx_node *node, struct stat *attr, int to_set,
+/* the texts of several lines of an open file */
+static int cut_open(struct text *text, off_t size)
+{
+	int r;
+
+	sbx_lock(&text->lock);
+	r = sbx_buf_resize(&text->lines, (size_t)size);
+	text->dirty = true;
+	sbx_unlock(&text->lock);
+	return r;
+}
+
+/* truncate() by path: the value as it is now, cut, counts at once */
+static int cut_value(struct sbx_synth *synth, off_t size, struct sbx_err *err)
+{
+	struct sbx_buf value = SBX_BUF_INIT;
+	int r = sbx_synth_alive(synth);
+
+	if (r == 0)
+		r = synth->file->read(&synth->ref, &value, err);
+	if (r == 0)
+		r = sbx_buf_resize(&value, (size_t)size);
+	if (r == 0)
+		r = synth->file->write(&synth->ref, sbx_buf_str(&value), value.len, err);
+	sbx_buf_done(&value);
+	return r;
+}
+
+void sbx_text_op_setattr(fuse_req_t req, struct sbx_node *node, struct stat *attr, int to_set,
 			 struct fuse_file_info *fi)
 {
 	struct sbx_synth *synth = sbx_synth_of(node);
+	struct sbx_err err = SBX_ERR_INIT;
+	int r = 0;
 
-	if ((to_set & FUSE_SET_ATTR_SIZE) && !synth->file->write) {
-		sbx_reply_err(req, -EACCES);
-		return;
+	if (to_set & FUSE_SET_ATTR_SIZE) {
+		if (!synth->file->write)
+			r = -EACCES;
+		else if ((uint64_t)attr->st_size > LINES_MAX)
+			r = -EFBIG;
+		else if ((synth->file->flags & SBX_FILE_LINES) && fi)
+			r = cut_open(text_of(fi), attr->st_size);
+		else if (synth->file->flags & SBX_FILE_LINES)
+			r = cut_value(synth, attr->st_size, &err);
 	}
-	if ((to_set & FUSE_SET_ATTR_SIZE) && fi && (synth->file->flags & SBX_FILE_LINES)) {
-		struct text *text = text_of(fi);
-		int r = -EFBIG;
-
-		if ((uint64_t)attr->st_size <= LINES_MAX) {
-			sbx_lock(&text->lock);
-			r = sbx_buf_resize(&text->lines, (size_t)attr->st_size);
-			text->dirty = true;
-			sbx_unlock(&text->lock);
-		}
-		if (r < 0) {
-			sbx_reply_err(req, r);
-			return;
-		}
-	}
-	sbx_folder_op_setattr(req, node, attr, to_set, fi);
+	if (r < 0 && err.code)
+		sbx_fail(req, synth->ref.box, "truncate", synth->file->name, &err, r);
+	else if (r < 0)
+		sbx_reply_err(req, r);
+	else
+		sbx_folder_op_setattr(req, node, attr, to_set, fi);
 }
 
 static void text_release(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
@@ -256,7 +282,7 @@ static void text_readlink(fuse_req_t req, struct sbx_node *node)
 const struct sbx_node_ops sbx_text_ops = {
 	.done = sbx_synth_done,
 	.getattr = sbx_folder_op_getattr,
-	.setattr = text_setattr,
+	.setattr = sbx_text_op_setattr,
 	.readlink = text_readlink,
 	.open = text_open,
 	.read = text_read,

@@ -143,11 +143,6 @@ static int workspace_node(const struct sbx_ref *ref, const struct sbx_file *file
 
 #define READY_TEXT "running\n"
 
-struct ready_node {
-	struct sbx_node node;
-	struct sbx_ref ref;
-};
-
 struct opening {
 	struct sbx_parked parked;
 	struct sbx_node *node; /* counted */
@@ -157,9 +152,10 @@ struct opening {
 	bool not_yet;
 };
 
-static void ready_done(struct sbx_node *node)
+static int ready_size(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_err *err)
 {
-	sbx_ref_put(&((struct ready_node *)node)->ref);
+	(void)err;
+	return sbx_box_state(ref->box, NULL) == SBX_BOX_RUNNING ? sbx_buf_text(out, READY_TEXT) : 0;
 }
 
 static int ready_attempt(struct sbx_parked *parked)
@@ -214,7 +210,6 @@ static void ready_finish(struct sbx_parked *parked, int r)
 
 static void ready_open(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
 {
-	struct ready_node *ready = (struct ready_node *)node;
 	struct opening *o;
 
 	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
@@ -230,7 +225,7 @@ static void ready_open(fuse_req_t req, struct sbx_node *node, struct fuse_file_i
 	o->parked.attempt = ready_attempt;
 	o->parked.finish = ready_finish;
 	o->node = sbx_node_ref(node);
-	o->box = ready->ref.box;
+	o->box = sbx_synth_of(node)->ref.box;
 	o->fi = *fi;
 	o->nonblock = (fi->flags & O_NONBLOCK) != 0;
 	sbx_park_run(&o->parked);
@@ -245,53 +240,17 @@ static void ready_read(fuse_req_t req, struct sbx_node *node, size_t size, off_t
 	fuse_reply_buf(req, &READY_TEXT[skip], len - skip < size ? len - skip : size);
 }
 
-static void ready_attr(struct ready_node *ready, struct stat *attr)
-{
-	bool running = sbx_box_state(ready->ref.box, NULL) == SBX_BOX_RUNNING;
-
-	sbx_attr_init(attr, ready->node.id, S_IFREG | 0444, running ? sizeof(READY_TEXT) - 1 : 0);
-}
-
-static void ready_getattr(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
-{
-	struct stat attr;
-
-	(void)fi;
-	ready_attr((struct ready_node *)node, &attr);
-	fuse_reply_attr(req, &attr, 0);
-}
-
 static const struct sbx_node_ops ready_ops = {
-	.done = ready_done, .getattr = ready_getattr, .open = ready_open, .read = ready_read
+	.done = sbx_synth_done,
+	.getattr = sbx_folder_op_getattr,
+	.setattr = sbx_text_op_setattr,
+	.open = ready_open,
+	.read = ready_read,
 };
-
-static int ready_node(const struct sbx_ref *ref, const struct sbx_file *file, struct sbx_node **ret,
-		      struct stat *attr)
-{
-	uint64_t ino = sbx_ref_ino(ref, file->index);
-	struct sbx_node *node = sbx_node_find(NULL, ino);
-	struct ready_node *fresh;
-
-	if (!node) {
-		fresh = calloc(1, sizeof(*fresh));
-		if (!fresh)
-			return -ENOMEM;
-		fresh->node.ops = &ready_ops;
-		fresh->ref = sbx_ref_get(ref);
-		node = sbx_node_add(&fresh->node, NULL, ino);
-		if (node != &fresh->node) {
-			sbx_ref_put(&fresh->ref);
-			free(fresh);
-		}
-	}
-	ready_attr((struct ready_node *)node, attr);
-	*ret = node;
-	return 0;
-}
 
 static const struct sbx_file box_files[] = {
 	{ .name = "status", .index = LINE_STATUS, .mode = 0644, .read = status_read, .write = status_write },
-	{ .name = "ready", .index = LINE_READY, .mode = 0444, .node = ready_node },
+	{ .name = "ready", .index = LINE_READY, .mode = 0444, .read = ready_size, .ops = &ready_ops },
 	{ .name = "error", .index = LINE_ERROR, .mode = 0444, .read = error_read, .reset = error_reset },
 	{ .name = "env", .index = LINE_ENV, .mode = 0644, .flags = SBX_FILE_LINES, .read = env_read, .write = env_write, .reset = env_reset },
 	{ .name = "info.json", .index = LINE_INFO, .mode = 0444, .read = info_read },

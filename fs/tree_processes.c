@@ -183,33 +183,6 @@ struct new_handle {
 	uint64_t id; /* guarded by lock: 0 = nothing was written yet */
 };
 
-struct new_node {
-	struct sbx_node node;
-	struct sbx_ref ref;
-};
-
-static void new_done(struct sbx_node *node)
-{
-	sbx_ref_put(&((struct new_node *)node)->ref);
-}
-
-static void new_getattr(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi)
-{
-	struct stat attr;
-
-	(void)fi;
-	sbx_attr_init(&attr, node->id, S_IFREG | 0644, 0);
-	fuse_reply_attr(req, &attr, 0);
-}
-
-static void new_setattr(fuse_req_t req, struct sbx_node *node, struct stat *attr, int to_set,
-			struct fuse_file_info *fi)
-{
-	(void)attr;
-	(void)to_set;
-	new_getattr(req, node, fi); /* a shell's > truncates: nothing is there to cut */
-}
-
 static void new_drop(struct sbx_open *open)
 {
 	struct new_handle *handle = sbx_container_of(open, struct new_handle, open);
@@ -264,7 +237,7 @@ static void new_read(fuse_req_t req, struct sbx_node *node, size_t size, off_t o
 static void new_write(fuse_req_t req, struct sbx_node *node, struct fuse_bufvec *in, off_t off,
 		      struct fuse_file_info *fi)
 {
-	struct new_node *self = (struct new_node *)node;
+	struct sbx_box *box = sbx_synth_of(node)->ref.box;
 	struct sbx_err err = SBX_ERR_INIT;
 	struct sbx_buf text = SBX_BUF_INIT;
 	struct sbx_run *run = NULL;
@@ -273,14 +246,14 @@ static void new_write(fuse_req_t req, struct sbx_node *node, struct fuse_bufvec 
 
 	(void)off;
 	len = text.len;
-	if (r == 0 && sbx_box_deleted(self->ref.box))
+	if (r == 0 && sbx_box_deleted(box))
 		r = -ESTALE;
 	if (r == 0)
-		r = sbx_box_process_new(self->ref.box, NULL, &run, &err);
+		r = sbx_box_process_new(box, NULL, &run, &err);
 	if (r == 0) {
 		r = sbx_run_command(run, sbx_buf_str(&text), len, &err);
 		if (r < 0)
-			sbx_box_forget_run(self->ref.box, run);
+			sbx_box_forget_run(box, run);
 	}
 	if (r == 0) {
 		sbx_lock(&new_of(fi)->lock);
@@ -288,7 +261,7 @@ static void new_write(fuse_req_t req, struct sbx_node *node, struct fuse_bufvec 
 		sbx_unlock(&new_of(fi)->lock);
 		fuse_reply_write(req, len);
 	} else if (err.code) {
-		sbx_fail(req, self->ref.box, "write", "processes/new", &err, r);
+		sbx_fail(req, box, "write", "processes/new", &err, r);
 	} else {
 		sbx_reply_err(req, r);
 	}
@@ -304,38 +277,14 @@ static void new_release(fuse_req_t req, struct sbx_node *node, struct fuse_file_
 }
 
 static const struct sbx_node_ops new_ops = {
-	.done = new_done,
-	.getattr = new_getattr,
-	.setattr = new_setattr,
+	.done = sbx_synth_done,
+	.getattr = sbx_folder_op_getattr,
+	.setattr = sbx_folder_op_setattr, /* a shell's > truncates: nothing is there to cut */
 	.open = new_open,
 	.read = new_read,
 	.write_buf = new_write,
 	.release = new_release,
 };
-
-static int new_node(const struct sbx_ref *ref, const struct sbx_file *file, struct sbx_node **ret,
-		    struct stat *attr)
-{
-	uint64_t ino = sbx_ref_ino(ref, file->index);
-	struct sbx_node *node = sbx_node_find(NULL, ino);
-	struct new_node *fresh;
-
-	if (!node) {
-		fresh = calloc(1, sizeof(*fresh));
-		if (!fresh)
-			return -ENOMEM;
-		fresh->node.ops = &new_ops;
-		fresh->ref = sbx_ref_get(ref);
-		node = sbx_node_add(&fresh->node, NULL, ino);
-		if (node != &fresh->node) {
-			sbx_ref_put(&fresh->ref);
-			free(fresh);
-		}
-	}
-	sbx_attr_init(attr, ino, S_IFREG | 0644, 0);
-	*ret = node;
-	return 0;
-}
 
 /* ---- the folder ---- */
 
@@ -353,7 +302,7 @@ static int last_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_
 }
 
 static const struct sbx_file processes_files[] = {
-	{ .name = "new", .index = LINE_NEW, .mode = 0644, .node = new_node },
+	{ .name = "new", .index = LINE_NEW, .mode = 0644, .ops = &new_ops },
 	{ .name = "last", .index = LINE_LAST, .mode = 0777, .flags = SBX_FILE_LINK | SBX_FILE_HIDDEN, .read = last_read },
 };
 

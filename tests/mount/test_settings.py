@@ -213,6 +213,26 @@ def test_unlink_of_a_setting_puts_its_default_back(box, name):
     assert name in os.listdir(box.run)
 
 
+@pytest.mark.parametrize("name,text", [("args", "one\ntwo\n"), ("env", "A=1\nB=2\n"), ("stdin", "one\ntwo\n")])
+def test_truncate_by_path_cuts_a_setting(box, name, text):
+    path = box.run / name
+    path.write_text(text)
+    os.truncate(path, 4)
+    assert path.read_text() == text[:4]
+    sh(["truncate", "-s", "0", path]).ok()
+    assert path.read_text() == "" and os.stat(path).st_size == 0
+    (box / "env").write_text("A=1\n")
+    os.truncate(box / "env", 0)
+    assert (box / "env").read_text() == ""
+
+
+def test_truncate_by_path_to_what_is_no_value_is_refused(box):
+    (box.run / "env").write_text("A=1\nLONG=2\n")
+    expect_errno(errno.EINVAL, os.truncate, box.run / "env", 6)
+    assert "env: line 2 has no '='" in box.error()
+    assert (box.run / "env").read_text() == "A=1\nLONG=2\n"
+
+
 def test_settings_do_not_run_anything(box):
     box.go("echo 1", "code.sh")
     (box.run / "args").write_text("a\n")
