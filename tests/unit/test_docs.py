@@ -37,19 +37,108 @@ def first_cells(text):
     return {n for line in re.findall(r"^\| (`.*?) \|", text, re.M) for n in re.findall(r"`([^`]+)`", line)}
 
 
-def table_names(path):
-    return set(re.findall(r'\{ \.name = "([^"]+)"', read(path)))
+# the tree: what the tables of fs/tree_*.c say of each name, and what docs/tree.md says.  tests/mount/test_tree.py tries the rest
 
+FOLDERS = {  # section of docs/tree.md -> tables with its files
+    ".sbxfs/": ["control_files"],
+    ".sbxfs/templates/NAME/": ["template_files", "link_file"],
+    "BOX/": ["box_files"],
+    "BOX/monitor/": ["span_file"],
+    "BOX/run/": ["tree_run.c run_files"],
+    "BOX/processes/": ["processes_files"],
+    "BOX/processes/ID/": ["PROCESS_FILES", "tree_processes.c run_files", "background_files"],
+}
+MODES = {  # a folder's row, or a section's own "Mode" -> its tables in the code
+    ("MOUNT/", ""): ["sbx_root_folder"],
+    ("MOUNT/", "BOX/"): ["sbx_box_folder"],
+    ("MOUNT/", ".sbxfs/"): ["sbx_control_folder"],
+    (".sbxfs/", "templates/"): ["sbx_templates_folder"],
+    (".sbxfs/templates/NAME/", ""): ["template_folder"],
+    ("BOX/", "monitor/"): ["sbx_monitor_folder"],
+    ("BOX/", "run/"): ["sbx_run_folder"],
+    ("BOX/", "processes/"): ["sbx_processes_folder"],
+    ("BOX/run/", "SLOT/"): ["sbx_slot_folder"],
+    ("BOX/processes/", "ID/"): ["tree_processes.c run_folder", "background_folder"],
+    ("BOX/processes/", "NAME/"): ["background_folder"],
+    ("BOX/processes/ID/", ""): ["tree_processes.c run_folder", "background_folder"],
+}
+UNNAMED = {"link_file": "BOX", "span_file": "SPAN"}  # one line for many names
+ELSEWHERE = {"made_folder", "root_files"}  # never seen; .sbxfs itself
 
-# the tree
-tree = read("docs/tree.md")
-same("BOX/", table_names("fs/tree_box.c"), {n.rstrip("/") for n in first_cells(section(tree, "BOX/"))})
-same(".sbxfs/", table_names("fs/tree_control.c"), {n.rstrip("/") for n in first_cells(section(tree, ".sbxfs/"))})
-run = first_cells(section(tree, "BOX/run/"))
-same("BOX/run/", table_names("fs/tree_run.c"), {n for n in run if not n.startswith("code")})
-processes = {n for n in first_cells(section(tree, "BOX/processes/")) if not n.endswith("/")}
-of_one = first_cells(section(tree, "BOX/processes/ID/"))
-same("BOX/processes/", table_names("fs/tree_processes.c"), processes | of_one)
+tables, modes = {}, {}  # of the code: table -> name -> (mode, written); folder -> mode
+for path in sorted((root / "fs").glob("tree_*.c")):
+    source = read(path.relative_to(root))
+    for kind, name, body in re.findall(
+        r"^(?:static )?const struct sbx_(file|folder) (\w+)(?:\[\])? = \{(.*?)\};", source, re.M | re.S
+    ):
+        key = f"{path.name} {name}" if name in ("run_files", "run_folder") else name
+        if kind == "folder":
+            modes[key] = re.search(r"\.mode = (\d+)", body)[1]
+        else:
+            tables[key] = body if body.lstrip().startswith("{") or "{ .name" in body else "{" + body + "}"
+    for name, body in re.findall(r"^#define (\w+_FILES)\b(.*?[^\\])\n", source, re.M | re.S):
+        tables[name] = body
+    for name, body in tables.items():
+        if isinstance(body, str):
+            tables[name] = lines = {}
+            for line in re.findall(r"\{ ?(\.name = .*?)\}", body, re.S):
+                file = re.search(r'\.name = "([^"]*)"', line)[1] or UNNAMED.get(name, "")
+                ops = re.search(r"\.ops = &(\w+)", line)
+                written = ".write =" in line or bool(
+                    ops and re.search(rf"{ops[1]} = \{{[^}}]*\.write_buf", source)
+                )
+                mode = re.search(r"\.mode = (\d+)", line)
+                if ".folder =" in line:
+                    lines[file + "/"] = ("folder", False)
+                elif "SBX_FILE_LINK" in line:
+                    lines[file] = ("link", False)
+                else:
+                    lines[file] = (mode[1] if mode else "none", written)
+for name in sorted(set(tables) - {t for ts in FOLDERS.values() for t in ts} - ELSEWHERE):
+    problems.append(f"the tree: the table '{name}' is not documented; tests/unit/test_docs.py must know where it is")
+for name in sorted(set(modes) - {t for ts in MODES.values() for t in ts} - ELSEWHERE):
+    problems.append(f"the tree: the folder '{name}' is not documented; tests/unit/test_docs.py must know where it is")
+
+tree, rows = read("docs/tree.md"), {}  # section -> name -> cells
+for title in re.findall(r"^## (.*)", tree, re.M):
+    for line in re.findall(r"^\|(.*)\|$", section(tree, title), re.M):
+        cells = [c.strip() for c in line.split("|")]
+        for name in re.findall(r"`([^`]+)`", cells[0]):
+            if not re.fullmatch("E[A-Z]+", name):
+                rows.setdefault(title, {})[name] = cells
+            if len(cells) == 5 and cells[3] == cells[2] == "" and name != ".sbxfs/":
+                problems.append(f"{title} {name}: what is it good for?")
+
+FOUND = {"1m", "10m", "1h", "SLOT/", "ID/", "NAME/"}  # by functions, not in a table
+for title, names in FOLDERS.items():
+    code = {}
+    for table in names:
+        for name, (mode, written) in tables.get(table, {}).items():
+            have = code.setdefault(name, ([], []))
+            have[0].append(mode)
+            have[1].append(written)
+    docs = {n: c for n, c in rows.get(title, {}).items() if n not in FOUND and not re.match(r"code($|\.)", n)}
+    same(title, set(code), set(docs))
+    for name in set(code) & set(docs):
+        kinds, written = code[name]
+        cells = docs[name]
+        want = "; ".join(dict.fromkeys(kinds))
+        if "folder" in kinds:
+            continue  # its mode is compared below
+        if cells[1] != want:
+            problems.append(f"{title} {name}: mode {want} in the code, {cells[1]} in the documentation")
+        if want != "link" and (cells[3] != "") != any(written):
+            problems.append(f"{title} {name}: can be written in {'the code' if any(written) else 'the documentation'} only")
+for (title, name), folders in MODES.items():
+    if name:
+        told = rows.get(title, {}).get(name, ["", "none"])[1]
+    else:
+        found = re.search(r"^Mode (\d+)", section(tree, title), re.M)
+        told = found[1] if found else "none"
+    for folder in folders:
+        if modes.get(folder) != told:
+            problems.append(f"{title}{name}: mode {modes.get(folder)} in the code, {told} in the documentation")
+run = rows.get("BOX/run/", {})
 
 # languages
 language = read("lib/language.c")
