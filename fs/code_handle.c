@@ -452,7 +452,13 @@ static void node_done(struct sbx_node *node)
 	sbx_ref_put(&code->ref);
 }
 
+static struct sbx_box *op_box(const struct sbx_node *node)
+{
+	return sbx_container_of(node, const struct code_node, node)->ref.box;
+}
+
 const struct sbx_node_ops sbx_code_ops = {
+	.box = op_box,
 	.done = node_done,
 	.getattr = op_getattr,
 	.setattr = op_setattr,

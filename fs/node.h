@@ -27,6 +27,10 @@ struct sbx_node_ops {
 	/* free what the node points to; called once, no lock held, the node itself is freed behind it */
 	void (*done)(struct sbx_node *node);
 
+	/* box - whose node it is, not counted: as long as the node.  NULL: of none */
+	struct sbx_box *(*box)(const struct sbx_node *node);
+	bool open_is_use; /* opening it, also for reading, is use of the box: see lib/use.h.  Changes always are */
+
 	void (*lookup)(fuse_req_t req, struct sbx_node *dir, const char *name);
 	void (*getattr)(fuse_req_t req, struct sbx_node *node, struct fuse_file_info *fi);
 	void (*setattr)(fuse_req_t req, struct sbx_node *node, struct stat *attr, int to_set,

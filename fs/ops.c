@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns: struct fuse_lowlevel_ops: find the node, check that the caller may change things, call the node's vtable.  No behaviour
- * of its own.  Threads: FUSE workers.
+ * of its own, but that it counts what is use of a box.  Threads: FUSE workers.
  */
 #include "fs.h"
 
+#include "box.h"
 #include "node.h"
 #include "reply.h"
 
@@ -70,16 +71,29 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	node->ops->getattr(req, node, fi);
 }
 
-/*
- * One request of an inode: if @change, only for those who may; if the vtable has no slot, @missing.
- */
-#define NODE_OP(ino, slot, change, missing, ...)                                                   \
+/* what a request does: looks, changes things (only for those who may), or goes on with what an OPEN has allowed */
+enum how { LOOKS, CHANGES, GOES_ON };
+
+static void used(const struct sbx_node *node)
+{
+	struct sbx_box *box = node->ops->box ? node->ops->box(node) : NULL;
+
+	if (box)
+		sbx_box_used(box);
+}
+
+/* One request of an inode; if the vtable has no slot, @missing. */
+#define NODE_OP(ino, slot, how, missing, ...)                                                   \
 	do {                                                                                       \
 		struct sbx_node *node_ = sbx_node_of(ino);                                         \
                                                                                                    \
-		if ((change) && !may_change(req))                                                  \
+		if ((how) == CHANGES && !may_change(req)) {                                        \
 			sbx_reply_err(req, -EACCES);                                               \
-		else if (!node_->ops->slot)                                                        \
+			break;                                                                     \
+		}                                                                                  \
+		if ((how) != LOOKS)                                                                \
+			used(node_);                                                               \
+		if (!node_->ops->slot)                                                        \
 			sbx_reply_err(req, (missing));                                             \
 		else                                                                               \
 			node_->ops->slot(__VA_ARGS__);                                             \
@@ -87,49 +101,49 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi)
 {
-	NODE_OP(ino, setattr, true, -EPERM, req, node_, attr, to_set, fi);
+	NODE_OP(ino, setattr, CHANGES, -EPERM, req, node_, attr, to_set, fi);
 }
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
-	NODE_OP(ino, readlink, false, -EINVAL, req, node_);
+	NODE_OP(ino, readlink, LOOKS, -EINVAL, req, node_);
 }
 
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
-	NODE_OP(parent, mknod, true, -EPERM, req, node_, name, mode, rdev);
+	NODE_OP(parent, mknod, CHANGES, -EPERM, req, node_, name, mode, rdev);
 }
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
-	NODE_OP(parent, mkdir, true, -EPERM, req, node_, name, mode);
+	NODE_OP(parent, mkdir, CHANGES, -EPERM, req, node_, name, mode);
 }
 
 static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	NODE_OP(parent, unlink, true, -EPERM, req, node_, name);
+	NODE_OP(parent, unlink, CHANGES, -EPERM, req, node_, name);
 }
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	NODE_OP(parent, rmdir, true, -EPERM, req, node_, name);
+	NODE_OP(parent, rmdir, CHANGES, -EPERM, req, node_, name);
 }
 
 static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
-	NODE_OP(parent, symlink, true, -EPERM, req, target, node_, name);
+	NODE_OP(parent, symlink, CHANGES, -EPERM, req, target, node_, name);
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
 		      const char *new_name, unsigned int flags)
 {
-	NODE_OP(parent, rename, true, -EPERM, req, node_, name, sbx_node_of(new_parent), new_name, flags);
+	NODE_OP(parent, rename, CHANGES, -EPERM, req, node_, name, sbx_node_of(new_parent), new_name, flags);
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
 {
 	/* asked of the folder: who makes names there knows what may be linked */
-	NODE_OP(new_parent, link, true, -EPERM, req, sbx_node_of(ino), node_, new_name);
+	NODE_OP(new_parent, link, CHANGES, -EPERM, req, sbx_node_of(ino), node_, new_name);
 }
 
 static bool open_changes(const struct fuse_file_info *fi)
@@ -139,62 +153,64 @@ static bool open_changes(const struct fuse_file_info *fi)
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	NODE_OP(ino, open, open_changes(fi), -EISDIR, req, node_, fi);
+	enum how how = open_changes(fi) ? CHANGES : sbx_node_of(ino)->ops->open_is_use ? GOES_ON : LOOKS;
+
+	NODE_OP(ino, open, how, -EISDIR, req, node_, fi);
 }
 
 static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
 {
-	NODE_OP(parent, create, true, -EPERM, req, node_, name, mode, fi);
+	NODE_OP(parent, create, CHANGES, -EPERM, req, node_, name, mode, fi);
 }
 
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	NODE_OP(ino, read, false, -EINVAL, req, node_, size, off, fi);
+	NODE_OP(ino, read, LOOKS, -EINVAL, req, node_, size, off, fi);
 }
 
 static void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *in, off_t off, struct fuse_file_info *fi)
 {
-	NODE_OP(ino, write_buf, false, -EINVAL, req, node_, in, off, fi);
+	NODE_OP(ino, write_buf, GOES_ON, -EINVAL, req, node_, in, off, fi);
 }
 
 static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	NODE_OP(ino, flush, false, 0, req, node_, fi);
+	NODE_OP(ino, flush, LOOKS, 0, req, node_, fi);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	NODE_OP(ino, release, false, 0, req, node_, fi);
+	NODE_OP(ino, release, LOOKS, 0, req, node_, fi);
 }
 
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-	NODE_OP(ino, fsync, false, 0, req, node_, datasync, fi);
+	NODE_OP(ino, fsync, LOOKS, 0, req, node_, datasync, fi);
 }
 
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	NODE_OP(ino, opendir, false, -ENOTDIR, req, node_, fi);
+	NODE_OP(ino, opendir, LOOKS, -ENOTDIR, req, node_, fi);
 }
 
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	NODE_OP(ino, readdir, false, -ENOTDIR, req, node_, size, off, fi, false);
+	NODE_OP(ino, readdir, LOOKS, -ENOTDIR, req, node_, size, off, fi, false);
 }
 
 static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	NODE_OP(ino, readdir, false, -ENOTDIR, req, node_, size, off, fi, true);
+	NODE_OP(ino, readdir, LOOKS, -ENOTDIR, req, node_, size, off, fi, true);
 }
 
 static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	NODE_OP(ino, releasedir, false, 0, req, node_, fi);
+	NODE_OP(ino, releasedir, LOOKS, 0, req, node_, fi);
 }
 
 static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-	NODE_OP(ino, fsyncdir, false, 0, req, node_, datasync, fi);
+	NODE_OP(ino, fsyncdir, LOOKS, 0, req, node_, datasync, fi);
 }
 
 /* of control folders: from memory, nothing is there to run out of */
@@ -225,12 +241,12 @@ static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, s
 /* ENOSYS is remembered for the whole mount: EOPNOTSUPP where only one kind of file cannot */
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len, struct fuse_file_info *fi)
 {
-	NODE_OP(ino, fallocate, true, -EOPNOTSUPP, req, node_, mode, off, len, fi);
+	NODE_OP(ino, fallocate, CHANGES, -EOPNOTSUPP, req, node_, mode, off, len, fi);
 }
 
 static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
 {
-	NODE_OP(ino, lseek, false, -EINVAL, req, node_, off, whence, fi);
+	NODE_OP(ino, lseek, LOOKS, -EINVAL, req, node_, off, whence, fi);
 }
 
 static void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t off_in, struct fuse_file_info *fi_in,
@@ -242,7 +258,7 @@ static void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t off_in, stru
 	if (sbx_node_of(out)->ops != from->ops)
 		sbx_reply_err(req, -EXDEV);
 	else
-		NODE_OP(in, copy_file_range, true, -EOPNOTSUPP, req, node_, off_in, fi_in, sbx_node_of(out), off_out,
+		NODE_OP(in, copy_file_range, CHANGES, -EOPNOTSUPP, req, node_, off_in, fi_in, sbx_node_of(out), off_out,
 			fi_out, len, flags);
 }
 

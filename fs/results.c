@@ -373,7 +373,14 @@ static void op_open(fuse_req_t req, struct sbx_node *node, struct fuse_file_info
 	sbx_park_run(&o->parked);
 }
 
+static struct sbx_box *op_box(const struct sbx_node *node)
+{
+	return sbx_container_of(node, const struct result_node, node)->ref.box;
+}
+
 static const struct sbx_node_ops result_ops = {
+	.box = op_box,
+	.open_is_use = true,
 	.done = op_done,
 	.getattr = op_getattr,
 	.setattr = op_setattr,

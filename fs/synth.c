@@ -161,6 +161,11 @@ int sbx_synth_node(const struct sbx_ref *ref, const struct sbx_folder *parent, c
 	return 0;
 }
 
+struct sbx_box *sbx_synth_box(const struct sbx_node *node)
+{
+	return sbx_container_of(node, const struct sbx_synth, node)->ref.box;
+}
+
 /* ---- folders ---- */
 
 int sbx_folder_lookup(struct sbx_synth *dir, const char *name, struct sbx_node **ret, struct stat *attr)
@@ -312,6 +317,7 @@ static void op_rename(fuse_req_t req, struct sbx_node *dir, const char *name, st
 }
 
 const struct sbx_node_ops sbx_folder_ops = {
+	.box = sbx_synth_box,
 	.done = sbx_synth_done,
 	.lookup = sbx_folder_op_lookup,
 	.getattr = sbx_folder_op_getattr,

@@ -116,6 +116,8 @@ static inline struct sbx_synth *sbx_synth_of(struct sbx_node *node)
 {
 	return (struct sbx_synth *)node;
 }
+/* sbx_synth_box - the slot `box` of all vtables for nodes of this module */
+struct sbx_box *sbx_synth_box(const struct sbx_node *node);
 /* sbx_ref_ino - number of line @index about @ref: in the block of its run, slot or box, or of the mount */
 uint64_t sbx_ref_ino(const struct sbx_ref *ref, unsigned int index);
 /* sbx_folder_find - the line of @name, NULL: not in the table */
@@ -144,6 +146,9 @@ int sbx_names_add(struct sbx_names *names, const char *name, uint64_t ino, mode_
 
 /* sbx_attr_init - attributes that all control nodes share: owner, times, block size */
 void sbx_attr_init(struct stat *attr, uint64_t ino, mode_t mode, uint64_t size);
+
+/* sbx_root_forget - a box has gone without rmdir(): the kernel must not keep its name (tree_root.c).  Loop thread. */
+void sbx_root_forget(const char *name);
 
 /* the folders, one file each */
 extern const struct sbx_folder sbx_root_folder;	   /* tree_root.c */

@@ -280,6 +280,7 @@ static void text_readlink(fuse_req_t req, struct sbx_node *node)
 }
 
 const struct sbx_node_ops sbx_text_ops = {
+	.box = sbx_synth_box,
 	.done = sbx_synth_done,
 	.getattr = sbx_folder_op_getattr,
 	.setattr = sbx_text_op_setattr,

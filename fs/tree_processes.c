@@ -277,6 +277,7 @@ static void new_release(fuse_req_t req, struct sbx_node *node, struct fuse_file_
 }
 
 static const struct sbx_node_ops new_ops = {
+	.box = sbx_synth_box,
 	.done = sbx_synth_done,
 	.getattr = sbx_folder_op_getattr,
 	.setattr = sbx_folder_op_setattr, /* a shell's > truncates: nothing is there to cut */

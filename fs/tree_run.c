@@ -309,6 +309,7 @@ static void op_link(fuse_req_t req, struct sbx_node *node, struct sbx_node *new_
 }
 
 static const struct sbx_node_ops run_ops = {
+	.box = sbx_synth_box,
 	.done = sbx_synth_done,
 	.lookup = sbx_folder_op_lookup,
 	.getattr = sbx_folder_op_getattr,

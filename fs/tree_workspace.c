@@ -556,7 +556,14 @@ static void ws_statfs(fuse_req_t req, struct sbx_node *node)
 	ws_job_run(job, job->node->files->statfs(job->node->fnode, &job->freq));
 }
 
+static struct sbx_box *ws_box(const struct sbx_node *node)
+{
+	return sbx_container_of(node, const struct ws_node, node)->box;
+}
+
 const struct sbx_node_ops ws_ops = {
+	.box = ws_box,
+	.open_is_use = true,
 	.done = ws_done,
 	.lookup = ws_lookup,
 	.getattr = ws_getattr,

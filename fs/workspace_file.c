@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/lock.h"
+#include "box.h"
 #include "open.h"
 #include "reply.h"
 
@@ -127,6 +128,7 @@ static bool pages_kept(struct ws_node *ws, const struct sbx_fattr *attr)
 static void handle_free(struct handle *h)
 {
 	h->node->files->close(h->node->fnode, &h->fh);
+	sbx_box_closed(h->node->box);
 	sbx_node_unref(&h->node->node);
 	free(h);
 }
@@ -142,14 +144,16 @@ static void handle_close(struct handle *h)
 	handle_free(h);
 }
 
-/* fills job->fi; false: no memory, and the file is closed again */
-static bool handle_new(struct ws_job *job, struct ws_node *ws)
+/* fills job->fi; -ENOMEM, -ESTALE: the file is closed again */
+static int handle_new(struct ws_job *job, struct ws_node *ws)
 {
 	struct handle *h = calloc(1, sizeof(*h));
+	int r = h ? sbx_box_opened(ws->box) : -ENOMEM;
 
-	if (!h) {
+	if (r < 0) {
 		ws->files->close(ws->fnode, &job->freq.fh);
-		return false;
+		free(h);
+		return r;
 	}
 	h->node = ws_of(sbx_node_ref(&ws->node));
 	h->fh = job->freq.fh;
@@ -158,13 +162,13 @@ static bool handle_new(struct ws_job *job, struct ws_node *ws)
 	job->fi.fh = (uintptr_t)h;
 	/* nothing happens at close(): the kernel need not ask */
 	job->fi.noflush = ws->files->flush == NULL;
-	return true;
+	return 0;
 }
 
 static void finish_open(struct ws_job *job, int r)
 {
-	if (r == 0 && !handle_new(job, job->node))
-		r = -ENOMEM;
+	if (r == 0)
+		r = handle_new(job, job->node);
 	if (r < 0) {
 		ws_job_end(job, r);
 		return;
@@ -197,8 +201,7 @@ static void finish_create(struct ws_job *job, int r)
 		node = ws_node_take(job);
 		if (!node)
 			job->node->files->close(fnode, &job->freq.fh); /* the handle holds its fnode */
-		if (!node || !handle_new(job, ws_of(node)))
-			r = -ENOMEM;
+		r = node ? handle_new(job, ws_of(node)) : -ENOMEM;
 	}
 	if (r < 0) {
 		if (node)

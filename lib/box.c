@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "catalog.h"
 #include "config.h"
@@ -198,6 +199,12 @@ static void on_state(void *data, enum sbx_box_state state, const struct sbx_err 
 	deleted = box->deleted;
 	if (!deleted) {
 		box->state = state;
+		if (state == SBX_BOX_RUNNING) {
+			if (box->used.idle_stopped)
+				box->last = (struct sbx_err)SBX_ERR_INIT;
+			box->used.idle_stopped = false;
+			box->used.at_ms = (int64_t)sbx_clock_ms(); /* however long it took */
+		}
 		if (why && why->code) /* whoever sees the state finds its reason in `error` */
 			box->last = *why;
 	}
@@ -243,6 +250,8 @@ static void on_state(void *data, enum sbx_box_state state, const struct sbx_err 
 			sbx_box_fail(box, "start", NULL, &failed);
 	}
 	sbx_gate_notify(&box->gate);
+	if (state == SBX_BOX_RUNNING || state == SBX_BOX_FAILED)
+		sbx_policy_watch(&box->catalog->policy, box);
 	if (state == SBX_BOX_GONE)
 		sbx_catalog_gone(box->catalog, box);
 	sbx_box_put(box);
@@ -280,6 +289,7 @@ int sbx_box_new(struct sbx_catalog *catalog, const char *name, const struct sbx_
 	sbx_list_init(&box->runs);
 	sbx_list_init(&box->waiting);
 	box->next_id = 1;
+	box->used.at_ms = (int64_t)sbx_clock_ms();
 	box->state = template ? SBX_BOX_CREATING : SBX_BOX_STOPPED;
 	r = sbx_slot_new(box, "", &box->run, err);
 	if (r == 0 && template)
@@ -363,6 +373,8 @@ void sbx_box_close(struct sbx_box *box)
 
 	sbx_err_set(&why, ESHUTDOWN, "the mount has ended");
 	sbx_monitor_stop(&box->monitor);
+	if (sbx_use_closing(box))
+		sbx_settings_save(box);
 	end_runs(box, &why);
 }
 
@@ -402,12 +414,17 @@ static int verb_start(struct sbx_box *box, struct sbx_err *err)
 	return start ? start_box(box, before, err) : 0;
 }
 
-/* @again: and start then */
-static int verb_stop(struct sbx_box *box, bool again, struct sbx_err *err)
+/* @again: and start then.  @still: see sbx_box_stop_if, NULL: in any case */
+static int verb_stop(struct sbx_box *box, bool again, bool (*still)(struct sbx_box *box, void *data), void *data,
+		     struct sbx_err *err)
 {
 	bool stop, later;
 
 	sbx_lock(&box->lock);
+	if (still && !still(box, data)) {
+		sbx_unlock(&box->lock);
+		return -EBUSY;
+	}
 	/* STOPPED will come only if there is something to stop */
 	stop = !box->stopping && !(again && box->starting) &&
 	       (box->state == SBX_BOX_RUNNING || box->state == SBX_BOX_PAUSED || box->state == SBX_BOX_CREATING);
@@ -424,6 +441,12 @@ static int verb_stop(struct sbx_box *box, bool again, struct sbx_err *err)
 	return later ? 0 : call_stop(box, err);
 }
 
+int sbx_box_stop_if(struct sbx_box *box, bool (*still)(struct sbx_box *box, void *data), void *data,
+		    struct sbx_err *err)
+{
+	return verb_stop(box, false, still, data, err);
+}
+
 int sbx_box_verb(struct sbx_box *box, const char *verb, size_t len, struct sbx_err *err)
 {
 	const struct sbx_provider_ops *ops = sbx_box_ops(box);
@@ -435,7 +458,7 @@ int sbx_box_verb(struct sbx_box *box, const char *verb, size_t len, struct sbx_e
 	if (len == 5 && memcmp(verb, "start", 5) == 0)
 		return verb_start(box, err);
 	if (len == 4 && memcmp(verb, "stop", 4) == 0)
-		return verb_stop(box, false, err);
+		return verb_stop(box, false, NULL, NULL, err);
 	if (len == 5 && memcmp(verb, "pause", 5) == 0) {
 		if (state == SBX_BOX_PAUSED)
 			return 0;
@@ -455,7 +478,7 @@ int sbx_box_verb(struct sbx_box *box, const char *verb, size_t len, struct sbx_e
 		return r;
 	}
 	if (len == 7 && memcmp(verb, "restart", 7) == 0)
-		return verb_stop(box, true, err);
+		return verb_stop(box, true, NULL, NULL, err);
 	return sbx_err_set(err, EINVAL, "'%.*s' is not one of start, stop, pause, restart",
 			   (int)(len > 40 ? 40 : len), verb);
 }

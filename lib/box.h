@@ -12,6 +12,7 @@
 #include "gate.h"
 #include "monitor.h"
 #include "provider.h"
+#include "use.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -55,6 +56,7 @@ struct sbx_box {
 	bool stop_later;	     /* guarded by lock: box_stop is called at the next event: a start that nobody saw has no end */
 	bool start_again;	     /* guarded by lock: and it is to start when STOPPED has come */
 	bool pausing;		     /* guarded by lock: box_pause was called, no event yet */
+	struct sbx_used used;	     /* guarded by lock: see use.h */
 	char *env;		     /* guarded by lock: NAME=value lines for every program, NULL = none */
 	struct sbx_err last;	     /* guarded by lock: what `error` shows */
 	struct sbx_list slots;	     /* guarded by lock: run/SLOT, struct sbx_slot.link */
@@ -94,6 +96,9 @@ enum sbx_box_state sbx_box_state(struct sbx_box *box, struct sbx_err *why);
 const char *sbx_box_state_name(enum sbx_box_state state);
 /* sbx_box_verb - what `status` takes: "start", "stop", "pause", "restart".  -EINVAL, -EOPNOTSUPP with a reason */
 int sbx_box_verb(struct sbx_box *box, const char *verb, size_t len, struct sbx_err *err);
+/* sbx_box_stop_if - "stop", if @still says so with the box's lock held; else -EBUSY */
+int sbx_box_stop_if(struct sbx_box *box, bool (*still)(struct sbx_box *box, void *data), void *data,
+		    struct sbx_err *err);
 
 /*
  * sbx_box_fail - remember a failure: the box's `error`, .sbxfs/errors and an event.

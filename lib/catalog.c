@@ -87,6 +87,8 @@ static int add_existing(void *data, const char *name, struct sbx_err *err)
 	sbx_unlock(&catalog->lock);
 	if (r < 0)
 		sbx_box_put(box);
+	else
+		sbx_policy_watch(&catalog->policy, box);
 	return r;
 }
 
@@ -110,6 +112,7 @@ int sbx_catalog_new(const struct sbx_config *config, struct sbx_loop *loop,
 	sbx_lock_init(&catalog->events_lock);
 	sbx_list_init(&catalog->deleting);
 	sbx_spool_init(&catalog->events);
+	sbx_policy_init(&catalog->policy, catalog);
 	/*
 	 * A random start, so that the numbers of two mounts do not meet: who holds a dirty handle is found by its number
 	 * in /proc/PID/fdinfo.
@@ -194,6 +197,7 @@ void sbx_catalog_close(struct sbx_catalog *catalog)
 	struct sbx_box **boxes, *box;
 	size_t n, i;
 
+	sbx_policy_stop(&catalog->policy);
 	sbx_lock(&catalog->lock);
 	boxes = sbx_take(catalog->boxes);
 	n = catalog->n;
@@ -228,6 +232,7 @@ void sbx_catalog_free(struct sbx_catalog *catalog)
 	sbx_closep(&catalog->spool_dir);
 	sbx_spool_done(&catalog->events);
 	sbx_lock_done(&catalog->events_lock);
+	sbx_policy_done(&catalog->policy);
 	sbx_lock_done(&catalog->lock);
 	free(catalog);
 }
@@ -296,6 +301,29 @@ int sbx_catalog_delete(struct sbx_catalog *catalog, const char *name, struct sbx
 	sbx_box_delete(box);
 	sbx_box_put(box);
 	return 0;
+}
+
+void sbx_catalog_remove(struct sbx_catalog *catalog, struct sbx_box *box, const struct sbx_err *why)
+{
+	bool found;
+	size_t i;
+
+	sbx_lock(&catalog->lock);
+	i = place_locked(catalog, box->name, &found);
+	found = found && catalog->boxes[i] == box; /* else rmdir() was faster, and there may be a new one */
+	if (found) {
+		catalog->n--;
+		memmove(&catalog->boxes[i], &catalog->boxes[i + 1],
+			(catalog->n - i) * sizeof(struct sbx_box *));
+	}
+	sbx_unlock(&catalog->lock);
+	if (!found)
+		return;
+	sbx_catalog_event(catalog, box->name, "deleting: %s", why->text);
+	sbx_box_delete(box);
+	if (catalog->removed)
+		catalog->removed(box->name);
+	sbx_box_put(box);
 }
 
 struct sbx_box *sbx_catalog_find(struct sbx_catalog *catalog, const char *name)

@@ -9,6 +9,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/spool.h"
+#include "cleanup_policy.h"
 #include "gate.h"
 #include "provider.h"
 
@@ -37,6 +38,9 @@ struct sbx_catalog {
 
 	atomic_uint_fast64_t next_ino;	     /* blocks of 256 control inode numbers */
 	atomic_uint_fast64_t runs_started, failures; /* since the mount, for stats */
+
+	struct sbx_policy policy;	     /* its own lock */
+	void (*removed)(const char *name);   /* fs/: a box has gone without rmdir; set before the loop runs, may be NULL */
 
 	struct sbx_lock lock;
 	struct sbx_box **boxes;		     /* guarded by lock: sorted by name */
@@ -68,6 +72,8 @@ int sbx_catalog_create(struct sbx_catalog *catalog, const char *name,
 		       const struct sbx_template *template, struct sbx_box **ret, struct sbx_err *err);
 /* sbx_catalog_delete - rmdir: answered at once, cleaned behind.  -ENOENT. */
 int sbx_catalog_delete(struct sbx_catalog *catalog, const char *name, struct sbx_err *err);
+/* sbx_catalog_remove - the same for @box itself, which is marked as deleted already, and not by rmdir.  @why: for the event. */
+void sbx_catalog_remove(struct sbx_catalog *catalog, struct sbx_box *box, const struct sbx_err *why);
 /*
  * sbx_catalog_deleting - keep @box until it is gone;  sbx_catalog_gone - now it is: drops that reference.
  * Called by box.c; what is not gone at the end of the mount is let go then, and finished at the next one.

@@ -77,6 +77,7 @@ static const struct sbx_config_key top_keys[] = {
 	{ "limits", 0, sbx_config_limits },
 	{ "templates", 0, sbx_config_templates },
 	{ "languages", SETTING(languages), sbx_config_languages },
+	{ "cleanup", 0, sbx_config_cleanup },
 	{ "policy", 0, read_policy },
 	{ "max_wait", SETTING(max_wait_ms), SBX_CONFIG_TIME, 1000, UINT64_MAX, "1s", NULL },
 	{ "op_timeout", SETTING(op_timeout_ms), SBX_CONFIG_TIME, 100, 600000, "100ms", "10m" },
@@ -212,6 +213,7 @@ int sbx_config_load(const char *file, struct sbx_config **ret, struct sbx_err *e
 		.output_bytes = 64ULL << 20,
 		.timeout_ms = 300000,
 	};
+	l->base.cleanup = (struct sbx_cleanup){ .idle_ms = UINT64_MAX, .max_age_ms = UINT64_MAX };
 	c->max_wait_ms = default_max_wait_ms();
 	c->op_timeout_ms = 5000;
 	c->disk_reserve_bytes = 1ULL << 30;

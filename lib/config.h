@@ -30,6 +30,13 @@ struct sbx_languages {
 	size_t n;
 };
 
+/* when boxes go by themselves; UINT64_MAX = never */
+struct sbx_cleanup {
+	uint64_t idle_ms;    /* not used for so long: stopped */
+	bool idle_deletes;   /* ... or deleted */
+	uint64_t max_age_ms; /* so old, and not in use: deleted */
+};
+
 /* how a kind of box is made; "default" always exists */
 struct sbx_template {
 	char *name;
@@ -38,6 +45,7 @@ struct sbx_template {
 	struct sbx_limits limits;
 	char **env; /* NAME=value, NULL at the end; NULL = none */
 	struct sbx_languages languages; /* its own first, then those of the configuration */
+	struct sbx_cleanup cleanup;
 };
 
 struct sbx_config {
@@ -48,6 +56,7 @@ struct sbx_config {
 	struct sbx_template *templates;
 	size_t templates_n;
 	struct sbx_languages languages;
+	struct sbx_cleanup cleanup; /* of boxes whose template is not there any more; templates have their own */
 	char **policy_deny;	 /* case-insensitive extended regular expressions; NULL at the end; may be NULL */
 	uint64_t max_wait_ms;	 /* how long a reader may wait; UINT64_MAX = for ever */
 	uint64_t op_timeout_ms;	 /* metadata calls to a remote backend */

@@ -70,12 +70,14 @@ const char *sbx_config_home(void);
 
 /* which values a template has of its own: bits of the tables of keys */
 struct sbx_config_given {
-	uint32_t limits;
+	uint32_t limits, cleanup;
 };
 
-/* sbx_config_limits - `limits` at the top, into loader->base.   sbx_config_templates: `templates`.  @field is not used */
+/* sbx_config_limits, sbx_config_cleanup - `limits`, `cleanup` at the top, into loader->base.   sbx_config_templates: `templates`.  @field is not used */
 int sbx_config_limits(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
 		      void *field);
+int sbx_config_cleanup(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+		       void *field);
 int sbx_config_templates(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
 			 void *field);
 /* sbx_config_template_get - by name; made if it is not there.  NULL: no memory */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: `limits` and `templates` of the configuration.  Main thread. */
+/* Owns: `limits`, `cleanup` and `templates` of the configuration.  Main thread. */
 #include "config_read.h"
 
 #include "base/cleanup.h"
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define LIMIT(field) offsetof(struct sbx_limits, field)
+#define CLEANUP(field) offsetof(struct sbx_cleanup, field)
 #define FIELD(field) offsetof(struct sbx_template, field)
 
 static const struct sbx_config_key limit_keys[] = {
@@ -50,6 +51,64 @@ static int read_limits(struct sbx_yaml *y, const struct sbx_yaml_value *v, const
 	(void)key;
 	return sbx_config_map(y, v, limit_keys, field, &given_of(y, t)->limits);
 }
+
+/* ---- cleanup ---- */
+
+static int read_idle_action(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+			    void *field)
+{
+	const char *text = NULL;
+	bool *deletes = field;
+	int r = sbx_yaml_text(y, v, &text);
+
+	(void)key;
+	if (r < 0)
+		return r;
+	*deletes = strcmp(text, "delete") == 0;
+	return *deletes || strcmp(text, "stop") == 0
+		       ? 0
+		       : sbx_yaml_fail(y, v->line, "'%.60s' is none of stop, delete", text);
+}
+
+enum { CLEANUP_IDLE, CLEANUP_ACTION, CLEANUP_AGE };
+
+static const struct sbx_config_key cleanup_keys[] = {
+	{ "idle", CLEANUP(idle_ms), SBX_CONFIG_TIME, 1000, UINT64_MAX, "1s", NULL },
+	{ "idle_action", CLEANUP(idle_deletes), read_idle_action },
+	{ "max_age", CLEANUP(max_age_ms), SBX_CONFIG_TIME, 1000, UINT64_MAX, "1s", NULL },
+	{ NULL },
+};
+
+int sbx_config_cleanup(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+		       void *field)
+{
+	struct sbx_config_loader *l = y->user;
+
+	(void)key;
+	(void)field;
+	return sbx_config_map(y, v, cleanup_keys, &l->base.cleanup, NULL);
+}
+
+static int read_cleanup(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+			void *field)
+{
+	struct sbx_template *t = sbx_container_of(field, struct sbx_template, cleanup);
+
+	(void)key;
+	return sbx_config_map(y, v, cleanup_keys, field, &given_of(y, t)->cleanup);
+}
+
+static void inherit_cleanup(uint32_t given, struct sbx_cleanup *c, const struct sbx_cleanup *base)
+{
+	if (!(given & 1U << CLEANUP_IDLE))
+		c->idle_ms = base->idle_ms;
+	if (!(given & 1U << CLEANUP_ACTION))
+		c->idle_deletes = base->idle_deletes;
+	if (!(given & 1U << CLEANUP_AGE))
+		c->max_age_ms = base->max_age_ms;
+}
+
+/* ---- templates ---- */
 
 struct env_at {
 	char ***env;
@@ -124,6 +183,7 @@ static const struct sbx_config_key template_keys[] = {
 	{ "limits", FIELD(limits), read_limits },
 	{ "env", FIELD(env), read_env },
 	{ "languages", FIELD(languages), sbx_config_languages },
+	{ "cleanup", FIELD(cleanup), read_cleanup },
 	{ NULL },
 };
 
@@ -197,8 +257,10 @@ int sbx_config_templates_complete(struct sbx_config_loader *l)
 		struct sbx_template *t = &l->config->templates[i];
 
 		inherit(limit_keys, l->given[i].limits, &t->limits, &l->base.limits);
+		inherit_cleanup(l->given[i].cleanup, &t->cleanup, &l->base.cleanup);
 		r = sbx_config_languages_inherit(&t->languages, &l->config->languages);
 	}
+	l->config->cleanup = l->base.cleanup;
 	return r;
 }
 

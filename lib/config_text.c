@@ -82,6 +82,19 @@ static void languages(struct sbx_buf *out, const char *indent, const struct sbx_
 	}
 }
 
+static void cleanup(struct sbx_buf *out, const char *indent, const struct sbx_cleanup *c)
+{
+	char deeper[32];
+
+	if (c->idle_ms == UINT64_MAX && c->max_age_ms == UINT64_MAX)
+		return;
+	sbx_buf_printf(out, "%scleanup:\n", indent);
+	snprintf(deeper, sizeof(deeper), "%s  ", indent);
+	key_duration(out, deeper, "idle", c->idle_ms);
+	sbx_buf_printf(out, "%sidle_action: %s\n", deeper, c->idle_deletes ? "delete" : "stop");
+	key_duration(out, deeper, "max_age", c->max_age_ms);
+}
+
 int sbx_template_print(const struct sbx_template *template, const char *indent, struct sbx_buf *out)
 {
 	const struct sbx_limits *l = &template->limits;
@@ -109,6 +122,7 @@ int sbx_template_print(const struct sbx_template *template, const char *indent, 
 		}
 	}
 	languages(out, indent, &template->languages);
+	cleanup(out, indent, &template->cleanup);
 	return out->failed ? -ENOMEM : 0;
 }
 
@@ -130,6 +144,7 @@ int sbx_config_print(const struct sbx_config *config, struct sbx_buf *out)
 		key_list(out, "  ", "deny", config->policy_deny);
 	}
 	languages(out, "", &config->languages);
+	cleanup(out, "", &config->cleanup);
 	sbx_buf_text(out, "templates:\n");
 	for (i = 0; i < config->templates_n; i++) {
 		sbx_buf_printf(out, "  %s:\n", config->templates[i].name);

@@ -69,6 +69,7 @@ struct sbx_pbox_info {
 	const char *workspace;	/* absolute path of workspace/ as programs in the box see it */
 	const char *template;	/* name of the template */
 	struct timespec created;
+	bool foreign; /* not made by sbxfs: the policy `cleanup` leaves it alone */
 	struct sbx_limits limits; /* in force */
 };
 

@@ -241,8 +241,10 @@ static void finish(struct sbx_run *run, enum sbx_run_state state, int code, cons
 	drop_inputs(run);
 	if (told)
 		sbx_box_fail(run->box, "run", run->name ? run->name : run->label, &run->why);
-	if (submitted)
+	if (submitted) {
+		sbx_box_used(run->box); /* before: nobody may find it idle */
 		atomic_fetch_sub(&run->box->active, 1);
+	}
 	sbx_box_run_over(run->box);
 	sbx_gate_notify(&run->gate);
 }

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "box.h"
 #include "slot.h"
+#include "use.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -49,6 +50,7 @@ void sbx_settings_save(struct sbx_box *box)
 	if (box->env)
 		sbx_buf_printf(&text, "= env %zu\n%s\n", strlen(box->env), box->env);
 	sbx_unlock(&box->lock);
+	sbx_use_print(box, &text);
 	save_slot(&text, box->run);
 	sbx_box_slots(box, save_slot, &text);
 	if (text.failed)
@@ -70,6 +72,8 @@ static bool load_record(struct sbx_box *box, const char *name, const char *setti
 	unsigned int i;
 	bool ok = false;
 
+	if (strcmp(name, "=") == 0 && strcmp(setting, "used") == 0)
+		return sbx_use_load(box, bytes, len);
 	if (strcmp(name, "=") == 0)
 		return strcmp(setting, "env") == 0 && sbx_box_env_write(box, bytes, len, NULL) == 0;
 	if (strcmp(name, "-") == 0)

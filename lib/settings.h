@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns: the stored form of a box's settings and slots, which outlive the mount.
- * Form: records "SLOT SETTING LENGTH\n" + LENGTH bytes + "\n"; SLOT "-" is run/ itself, "=" the box (its env), SETTING "-" only says that the slot exists.
+ * Form: records "SLOT SETTING LENGTH\n" + LENGTH bytes + "\n"; SLOT "-" is run/ itself, "=" the box (its env, when it was used), SETTING "-" only says that the slot exists.
  */
 #ifndef SBX_SETTINGS_H
 #define SBX_SETTINGS_H

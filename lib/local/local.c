@@ -395,6 +395,7 @@ static void local_box_info(struct sbx_pbox *box, struct sbx_pbox_info *ret)
 	ret->workspace = SBX_INIT_WORKSPACE;
 	ret->template = box->record.template;
 	ret->created = box->record.created;
+	ret->foreign = false;
 	ret->limits = box->record.limits;
 	if (sbx_local_no_limits(box)) /* what is in force, not what was asked for; pids is an rlimit, too */
 		ret->limits.cpu_milli = ret->limits.memory_bytes = UINT64_MAX;

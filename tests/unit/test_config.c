@@ -50,12 +50,17 @@ static const struct {
 	{ "state_dir: /x\n\nlimit:\n  cpu: 1\n", "3: limit: unknown key, did you mean 'limits'?" },
 	{ "tempaltes: {}\n", "1: tempaltes: unknown key, did you mean 'templates'?" },
 	{ "zzzzzz: 1\n",
-	  "1: zzzzzz: unknown key; known here: state_dir, oci_runtime, log, template, limits, templates, languages, policy, "
+	  "1: zzzzzz: unknown key; known here: state_dir, oci_runtime, log, template, limits, templates, languages, cleanup, policy, "
 	  "max_wait, op_timeout, disk_reserve, spool, code_max" },
 	{ "templates:\n  default:\n    limits:\n      memroy: 1G\n",
 	  "4: templates.default.limits.memroy: unknown key, did you mean 'memory'?" },
 	{ "templates: {a: {netwrok: nat}}\n", "1: templates.a.netwrok: unknown key, did you mean 'network'?" },
 	{ "languages: {a: {cmd: [x]}}\n", "1: languages.a.cmd: unknown key; known here: extensions, command" },
+	{ "cleanup: {idle: 1h, action: stop}\n", "1: cleanup.action: unknown key; known here: idle, idle_action, max_age" },
+	{ "cleanup: {idle_action: pause}\n", "1: cleanup.idle_action: 'pause' is none of stop, delete" },
+	{ "cleanup: {max_age: 7d}\n",
+	  "1: cleanup.max_age: '7d' is not a time: seconds, or 500ms, 30s, 5m, 2h, or max" },
+	{ "templates: {a: {cleanup: {idle: 0}}}\n", "1: templates.a.cleanup.idle: '0' is too small: at least 1s" },
 	{ "policy: {dney: []}\n", "1: policy.dney: unknown key, did you mean 'deny'?" },
 	{ "limits: {memory: lots}\n", "1: limits.memory: 'lots' is not a size: bytes, or 64M, 1.5G, or max" },
 	{ "limits: {memory: 1M}\n", "1: limits.memory: '1M' is too small: at least 16M" },
@@ -298,6 +303,23 @@ static void a_template_has_languages_of_its_own(void **state)
 	sbx_config_free(c);
 }
 
+static void a_template_has_a_cleanup_of_its_own(void **state)
+{
+	struct sbx_config *c = load_ok("templates:\n"
+				       "  a: {cleanup: {idle: max}}\n"
+				       "  b: {cleanup: {idle_action: stop, max_age: 2h}}\n"
+				       "cleanup: {idle: 30m, idle_action: delete}\n");
+	const struct sbx_cleanup *a = &sbx_config_template(c, "a")->cleanup;
+	const struct sbx_cleanup *b = &sbx_config_template(c, "b")->cleanup;
+	const struct sbx_cleanup *plain = &sbx_config_template(c, "default")->cleanup;
+
+	assert_true(a->idle_ms == UINT64_MAX && a->idle_deletes && a->max_age_ms == UINT64_MAX);
+	assert_true(b->idle_ms == 1800000 && !b->idle_deletes && b->max_age_ms == 7200000);
+	assert_true(plain->idle_ms == 1800000 && plain->idle_deletes && plain->max_age_ms == UINT64_MAX);
+	assert_true(c->cleanup.idle_ms == 1800000 && c->cleanup.idle_deletes);
+	sbx_config_free(c);
+}
+
 static void json_is_yaml_too(void **state)
 {
 	struct sbx_config *c = load_ok("{\"state_dir\": \"/x\", \"limits\": {\"pids\": 64}, \"policy\": {\"deny\": [\"a\"]}}");
@@ -444,6 +466,7 @@ int main(void)
 		cmocka_unit_test(an_empty_file_gives_the_defaults),
 		cmocka_unit_test(every_key_is_read),
 		cmocka_unit_test(a_template_has_languages_of_its_own),
+		cmocka_unit_test(a_template_has_a_cleanup_of_its_own),
 		cmocka_unit_test(json_is_yaml_too),
 		cmocka_unit_test(a_file_that_was_named_must_be_there),
 		cmocka_unit_test(a_large_file_is_refused),
