@@ -27,6 +27,7 @@ const char sbx_readme[] =
 	"status     creating running paused stopped failed; write start, stop, pause or restart to it\n"
 	"ready      cat waits until the sandbox runs        error   why something failed here\n"
 	"usage monitor/10m ports                            what it uses now, used lately (any span), where it listens\n"
+	"limits/    cpu memory disk pids output timeout      what is in force; echo 1G > limits/memory changes it at once\n"
 	"env        NAME=value lines for every run and process of the sandbox\n"
 	"\n"
 	"exit is the program's code, 128+n after signal n, 124 after a timeout, 127 if the interpreter is missing.\n"

@@ -168,9 +168,20 @@ struct sbx_box *sbx_synth_box(const struct sbx_node *node)
 
 /* ---- folders ---- */
 
+/* what a line of @dir's table speaks about; not counted */
+static struct sbx_ref line_ref(const struct sbx_synth *dir, const struct sbx_file *file)
+{
+	struct sbx_ref ref = dir->ref;
+
+	if (file->arg)
+		ref.arg = file->arg;
+	return ref;
+}
+
 int sbx_folder_lookup(struct sbx_synth *dir, const char *name, struct sbx_node **ret, struct stat *attr)
 {
 	const struct sbx_file *file = sbx_folder_find(dir->folder, name);
+	struct sbx_ref ref;
 	int r = sbx_synth_alive(dir);
 
 	if (r < 0)
@@ -179,8 +190,9 @@ int sbx_folder_lookup(struct sbx_synth *dir, const char *name, struct sbx_node *
 		return dir->folder->lookup ? dir->folder->lookup(&dir->ref, name, ret, attr) : -ENOENT;
 	if (file->node)
 		return file->node(&dir->ref, file, ret, attr);
-	return sbx_synth_node(&dir->ref, dir->folder, file, file->folder, sbx_ref_ino(&dir->ref, file->index),
-			      ret, attr);
+	ref = line_ref(dir, file);
+	return sbx_synth_node(&ref, dir->folder, file, file->folder, sbx_ref_ino(&dir->ref, file->index), ret,
+			      attr);
 }
 
 /*
@@ -296,12 +308,15 @@ void sbx_folder_op_unlink(fuse_req_t req, struct sbx_node *dir, const char *name
 	const struct sbx_file *file = sbx_folder_find(synth->folder, name);
 	int r = sbx_synth_alive(synth);
 
-	if (r == 0 && !file)
+	if (r == 0 && !file) {
 		r = unlink_found(synth, name);
-	else if (r == 0 && file->folder)
+	} else if (r == 0 && file->folder) {
 		r = -EISDIR;
-	else if (r == 0 && file->reset)
-		file->reset(&synth->ref);
+	} else if (r == 0 && file->reset) {
+		struct sbx_ref ref = line_ref(synth, file);
+
+		file->reset(&ref);
+	}
 	sbx_reply_err(req, r);
 }
 

@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 
 struct sbx_box;
+struct sbx_later;
 struct sbx_run;
 struct sbx_slot;
 struct sbx_folder;
@@ -45,11 +46,15 @@ struct sbx_file {
 	unsigned int index; /* of the inode number in the block of its object: never used twice there */
 	mode_t mode;	    /* permission bits; the type follows from the other fields */
 	unsigned int flags;
+	uint64_t arg; /* handed on in ref->arg */
 
 	/* read - the whole text; what it appends is a snapshot for one open.  NULL: cannot be read */
 	int (*read)(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_err *err);
 	/* write - take a value.  NULL: cannot be written (EACCES) */
 	int (*write)(const struct sbx_ref *ref, const char *text, size_t len, struct sbx_err *err);
+	/* write_later - the same where it may take a while: -EINPROGRESS, and @later gets the answer.  Not with SBX_FILE_LINES */
+	int (*write_later)(const struct sbx_ref *ref, const char *text, size_t len, struct sbx_later *later,
+			   struct sbx_err *err);
 	/* reset - unlink of a setting: back to the default.  NULL: unlink answers 0 and changes nothing */
 	void (*reset)(const struct sbx_ref *ref);
 	/* SBX_FILE_LOG: bytes at @off, and the length */
@@ -157,6 +162,7 @@ extern const struct sbx_folder sbx_templates_folder; /* tree_templates.c */
 extern const struct sbx_folder sbx_box_folder;	   /* tree_box.c */
 extern const struct sbx_folder sbx_run_folder;	   /* tree_run.c */
 extern const struct sbx_folder sbx_slot_folder;	   /* tree_run.c */
+extern const struct sbx_folder sbx_limits_folder;	   /* tree_limits.c */
 extern const struct sbx_folder sbx_monitor_folder;   /* tree_monitor.c */
 extern const struct sbx_folder sbx_processes_folder; /* tree_processes.c */
 

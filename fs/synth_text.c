@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: open text files: a snapshot for who reads, values for who writes, and links.  Any thread. */
 #include "synth_own.h"
+#include "write_later.h"
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -54,7 +55,7 @@ static void text_open(fuse_req_t req, struct sbx_node *node, struct fuse_file_in
 	struct sbx_err err = SBX_ERR_INIT;
 	struct text *text;
 
-	if (r == 0 && access != O_RDONLY && !file->write)
+	if (r == 0 && access != O_RDONLY && !file->write && !file->write_later)
 		r = -EACCES; /* root passes the mode bits */
 	if (r == 0 && access != O_WRONLY && !file->read && !file->read_at)
 		r = -EACCES;
@@ -153,9 +154,15 @@ static void text_write(fuse_req_t req, struct sbx_node *node, struct fuse_bufvec
 		else
 			fuse_reply_write(req, len);
 	} else {
-		r = len > VALUE_MAX ? -EFBIG
-				    : synth->file->write(&synth->ref, sbx_buf_str(&value), len, &err);
-		if (r == 0)
+		if (len > VALUE_MAX)
+			r = -EFBIG;
+		else if (synth->file->write_later)
+			r = sbx_write_later(req, synth, sbx_buf_str(&value), len, &err);
+		else
+			r = synth->file->write(&synth->ref, sbx_buf_str(&value), len, &err);
+		if (r == -EINPROGRESS)
+			; /* it answers @req */
+		else if (r == 0)
 			fuse_reply_write(req, len);
 		else if (err.code)
 			sbx_fail(req, synth->ref.box, "write", synth->file->name, &err, r);
@@ -229,7 +236,7 @@ void sbx_text_op_setattr(fuse_req_t req, struct sbx_node *node, struct stat *att
 	int r = 0;
 
 	if (to_set & FUSE_SET_ATTR_SIZE) {
-		if (!synth->file->write)
+		if (!synth->file->write && !synth->file->write_later)
 			r = -EACCES;
 		else if ((uint64_t)attr->st_size > LINES_MAX)
 			r = -EFBIG;

@@ -9,6 +9,7 @@
 #include "box.h"
 #include "catalog.h"
 #include "fs.h"
+#include "limit.h"
 #include "park.h"
 #include "reply.h"
 #include "slot.h"
@@ -20,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_STATUS = 2, LINE_READY, LINE_ERROR, LINE_INFO, LINE_RUNTIME, LINE_RUN, LINE_PROCESSES, LINE_WORKSPACE, LINE_ENV, LINE_USAGE, LINE_PORTS, LINE_MONITOR };
+enum { LINE_STATUS = 2, LINE_READY, LINE_ERROR, LINE_INFO, LINE_RUNTIME, LINE_RUN, LINE_PROCESSES, LINE_WORKSPACE, LINE_ENV, LINE_USAGE, LINE_PORTS, LINE_MONITOR, LINE_LIMITS };
 
 static int status_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_err *err)
 {
@@ -81,17 +82,11 @@ static void json_text(struct sbx_buf *out, const char *key, const char *value)
 	sbx_buf_text(out, "\",\n");
 }
 
-/* a number as the files of limits/ print it, null = no limit */
-static void json_limit(struct sbx_buf *out, const char *key, uint64_t value, const char *printed, const char *end)
-{
-	sbx_buf_printf(out, "    \"%s\": %s%s\n", key, value == UINT64_MAX ? "null" : printed, end);
-}
-
 static int info_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_err *err)
 {
 	char when[SBX_CLOCK_TEXT_MAX], n[SBX_TEXT_NUMBER_MAX];
 	struct sbx_pbox_info info;
-	const struct sbx_limits *l = &info.limits;
+	size_t i;
 
 	(void)err;
 	sbx_box_ops(ref->box)->box_info(sbx_box_pbox(ref->box), &info);
@@ -106,12 +101,14 @@ static int info_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_
 	json_text(out, "workspace", info.workspace);
 	json_text(out, "created", sbx_clock_format(info.created, when));
 	sbx_buf_text(out, "  \"limits\": {\n");
-	json_limit(out, "cpu", l->cpu_milli, sbx_text_print_cpu(l->cpu_milli, n), ",");
-	json_limit(out, "memory", l->memory_bytes, sbx_text_print_size(l->memory_bytes, n), ",");
-	json_limit(out, "disk", l->disk_bytes, sbx_text_print_size(l->disk_bytes, n), ",");
-	json_limit(out, "pids", l->pids, sbx_text_print_size(l->pids, n), ",");
-	json_limit(out, "output", l->output_bytes, sbx_text_print_size(l->output_bytes, n), ",");
-	json_limit(out, "timeout", l->timeout_ms, sbx_text_print_duration(l->timeout_ms, n), "");
+	for (i = 0; i < SBX_LIMITS; i++) {
+		uint64_t value = *sbx_limit_at(&info.limits, (enum sbx_limit)i);
+
+		/* as the files of limits/ print it, null = no limit */
+		sbx_buf_printf(out, "    \"%s\": %s%s\n", sbx_limit_kinds[i].name,
+			       value == UINT64_MAX ? "null" : sbx_limit_kinds[i].print(value, n),
+			       i + 1 < SBX_LIMITS ? "," : "");
+	}
 	sbx_buf_text(out, "  }\n}\n");
 	return out->failed ? -ENOMEM : 0;
 }
@@ -255,6 +252,7 @@ static const struct sbx_file box_files[] = {
 	{ .name = "env", .index = LINE_ENV, .mode = 0644, .flags = SBX_FILE_LINES, .read = env_read, .write = env_write, .reset = env_reset },
 	{ .name = "info.json", .index = LINE_INFO, .mode = 0444, .read = info_read },
 	{ .name = "runtime", .index = LINE_RUNTIME, .mode = 0444, .read = runtime_read },
+	{ .name = "limits", .index = LINE_LIMITS, .folder = &sbx_limits_folder },
 	{ .name = "usage", .index = LINE_USAGE, .mode = 0444, .read = sbx_usage_read },
 	{ .name = "ports", .index = LINE_PORTS, .mode = 0444, .read = sbx_ports_read },
 	{ .name = "monitor", .index = LINE_MONITOR, .folder = &sbx_monitor_folder },
@@ -267,5 +265,5 @@ const struct sbx_folder sbx_box_folder = {
 	.files = box_files,
 	.n = sizeof(box_files) / sizeof(box_files[0]),
 	.mode = 0755,
-	.links = 5,
+	.links = 7,
 };

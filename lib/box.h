@@ -22,6 +22,7 @@
 struct sbx_buf;
 struct sbx_catalog;
 struct sbx_languages;
+struct sbx_later;
 struct sbx_run;
 struct sbx_slot;
 
@@ -110,6 +111,15 @@ void sbx_box_error_clear(struct sbx_box *box);
 
 /* sbx_box_languages - what its template, else the configuration, adds to the built-in languages; lives as long as that */
 const struct sbx_languages *sbx_box_languages(const struct sbx_box *box);
+
+/*
+ * sbx_box_limits - in force now.  sbx_box_limit_write - what limits/NAME takes: -EINVAL, errors of the provider's limit_set, with a reason;
+ * -EINPROGRESS: @later gets the answer.   sbx_box_limit_reset - back to what the template gives; a failure is told in `error`
+ */
+void sbx_box_limits(struct sbx_box *box, struct sbx_limits *ret);
+int sbx_box_limit_write(struct sbx_box *box, enum sbx_limit which, const char *text, size_t len,
+			struct sbx_later *later, struct sbx_err *err);
+void sbx_box_limit_reset(struct sbx_box *box, enum sbx_limit which);
 
 /* sbx_box_submit - @run (PENDING, in no list) gets its ID and starts as soon as the box runs; wakes a stopped box.  The box's
  * list takes a reference of its own.  -EAGAIN: SBX_RUNS_MAX are going on. */

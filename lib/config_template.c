@@ -5,25 +5,19 @@
 #include "base/cleanup.h"
 #include "base/list.h"
 #include "base/text.h"
+#include "limit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LIMIT(field) offsetof(struct sbx_limits, field)
 #define CLEANUP(field) offsetof(struct sbx_cleanup, field)
 #define FIELD(field) offsetof(struct sbx_template, field)
 
-static const struct sbx_config_key limit_keys[] = {
-	{ "cpu", LIMIT(cpu_milli), sbx_config_number, sbx_text_cpu, "a number of cores: 0.5, 2, 500m", 10,
-	  UINT64_MAX, "0.01", NULL },
-	{ "memory", LIMIT(memory_bytes), SBX_CONFIG_SIZE, 16 << 20, UINT64_MAX, "16M", NULL },
-	{ "disk", LIMIT(disk_bytes), SBX_CONFIG_SIZE, 1 << 20, UINT64_MAX, "1M", NULL },
-	{ "pids", LIMIT(pids), sbx_config_number, sbx_text_count, "a whole number", 4, UINT64_MAX, "4", NULL },
-	{ "output", LIMIT(output_bytes), SBX_CONFIG_SIZE, 1, UINT64_MAX, "1", NULL },
-	{ "timeout", LIMIT(timeout_ms), SBX_CONFIG_TIME, 1, UINT64_MAX, "1ms", NULL },
-	{ NULL },
-};
+#define LIMIT_KEY(which, name, field, parse, print, form, min, min_text)                                               \
+	{ name, offsetof(struct sbx_limits, field), sbx_config_number, parse, form, min, UINT64_MAX, min_text, NULL },
+
+static const struct sbx_config_key limit_keys[] = { SBX_LIMIT_LIST(LIMIT_KEY) { NULL } };
 
 int sbx_config_limits(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
 		      void *field)

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/text.h"
+#include "limit.h"
 #include "config.h"
 
 #include <errno.h>
@@ -97,7 +98,8 @@ static void cleanup(struct sbx_buf *out, const char *indent, const struct sbx_cl
 
 int sbx_template_print(const struct sbx_template *template, const char *indent, struct sbx_buf *out)
 {
-	const struct sbx_limits *l = &template->limits;
+	struct sbx_limits limits = template->limits;
+	size_t i;
 	char n[SBX_TEXT_NUMBER_MAX], deeper[32];
 	char *const *env;
 
@@ -105,12 +107,9 @@ int sbx_template_print(const struct sbx_template *template, const char *indent, 
 	sbx_buf_printf(out, "%snetwork: %s\n", indent, sbx_network_name(template->network));
 	sbx_buf_printf(out, "%slimits:\n", indent);
 	snprintf(deeper, sizeof(deeper), "%s  ", indent);
-	sbx_buf_printf(out, "%scpu: %s\n", deeper, sbx_text_print_cpu(l->cpu_milli, n));
-	key_size(out, deeper, "memory", l->memory_bytes);
-	key_size(out, deeper, "disk", l->disk_bytes);
-	key_size(out, deeper, "pids", l->pids);
-	key_size(out, deeper, "output", l->output_bytes);
-	key_duration(out, deeper, "timeout", l->timeout_ms);
+	for (i = 0; i < SBX_LIMITS; i++)
+		sbx_buf_printf(out, "%s%s: %s\n", deeper, sbx_limit_kinds[i].name,
+			       sbx_limit_kinds[i].print(*sbx_limit_at(&limits, (enum sbx_limit)i), n));
 	if (template->env && template->env[0]) {
 		sbx_buf_printf(out, "%senv:\n", indent);
 		for (env = template->env; *env; env++) {

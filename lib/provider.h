@@ -22,6 +22,7 @@
 #include <sys/types.h>
 
 struct sbx_config;
+struct sbx_later;
 struct sbx_template;
 struct sbx_loop;
 struct sbx_provider; /* the provider's own type; its first member is: const struct sbx_provider_ops *ops */
@@ -49,6 +50,17 @@ struct sbx_box_events {
 	void (*state)(void *data, enum sbx_box_state state, const struct sbx_err *why);
 	/* progress - a line for .sbxfs/events about long work ("starting the container").  Loop thread. */
 	void (*progress)(void *data, const char *text);
+};
+
+/* which field of sbx_limits; lib/limit.h has their names and forms */
+enum sbx_limit {
+	SBX_LIMIT_CPU,
+	SBX_LIMIT_MEMORY,
+	SBX_LIMIT_DISK,
+	SBX_LIMIT_PIDS,
+	SBX_LIMIT_OUTPUT,
+	SBX_LIMIT_TIMEOUT,
+	SBX_LIMITS,
 };
 
 /* sizes and counts of one box; UINT64_MAX = no limit */
@@ -268,6 +280,14 @@ struct sbx_provider_ops {
 	 */
 	void (*box_delete)(struct sbx_pbox *box);
 	void (*box_info)(struct sbx_pbox *box, struct sbx_pbox_info *ret);
+	/*
+	 * limit_set - change one limit; box_info shows it from then on, it holds for what runs, and it outlives the mount.  @value: at
+	 * least the kind's smallest, UINT64_MAX = none.  0: done.  -EINPROGRESS: @later (NULL: nobody asks) gets the answer, with a reference
+	 * of its own.  -EOPNOTSUPP, -EBUSY (more is in use) and others, in both ways with a reason.  Any thread.  NULL: limits
+	 * cannot change.
+	 */
+	int (*limit_set)(struct sbx_pbox *box, enum sbx_limit which, uint64_t value, struct sbx_later *later,
+			 struct sbx_err *err);
 	/* box_put - lib/ has no use for @box any more; no events after it.  fnodes may still exist. */
 	void (*box_put)(struct sbx_pbox *box);
 

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #define TMP_BYTES_UNLIMITED (512ull << 20) /* /tmp of a box without a memory limit */
+#define CPU_PERIOD_US 100000
 #define NOFILE_SOFT 65536u
 #define NOFILE_HARD 1048576u
 
@@ -148,10 +149,35 @@ static void add_mapping(cJSON *linux_, const char *key, const struct sbx_bundle 
 	cJSON_AddNumberToObject(m, "size", b->root ? SBX_IDS_PER_BOX : 1);
 }
 
+/* @all: also say of what has no limit that it has none (-1) */
+static void add_limits(cJSON *r, const struct sbx_limits *l, bool all)
+{
+	cJSON *part;
+
+	if (all || l->memory_bytes != UINT64_MAX) {
+		double limit = l->memory_bytes == UINT64_MAX ? -1 : (double)l->memory_bytes;
+
+		part = cJSON_AddObjectToObject(r, "memory");
+		cJSON_AddNumberToObject(part, "limit", limit);
+		/* memory and swap together: no swap.  v1 kernels without swap accounting lack the file. */
+		if (access("/sys/fs/cgroup/memory", F_OK) != 0 ||
+		    access("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes", F_OK) == 0)
+			cJSON_AddNumberToObject(part, "swap", limit);
+	}
+	if (all || l->cpu_milli != UINT64_MAX) {
+		part = cJSON_AddObjectToObject(r, "cpu");
+		cJSON_AddNumberToObject(part, "period", CPU_PERIOD_US);
+		cJSON_AddNumberToObject(part, "quota", l->cpu_milli == UINT64_MAX ? -1 : (double)l->cpu_milli * (CPU_PERIOD_US / 1000));
+	}
+	if (all || l->pids != UINT64_MAX) {
+		part = cJSON_AddObjectToObject(r, "pids");
+		cJSON_AddNumberToObject(part, "limit", l->pids == UINT64_MAX ? -1 : (double)(l->pids + SBX_BUNDLE_PIDS_EXTRA));
+	}
+}
+
 static void add_resources(cJSON *linux_, const struct sbx_bundle *b)
 {
-	cJSON *r = cJSON_AddObjectToObject(linux_, "resources"), *part;
-	const struct sbx_limits *l = b->limits;
+	cJSON *r = cJSON_AddObjectToObject(linux_, "resources");
 
 	if (b->root && b->with_limits) {
 		cJSON *devices = cJSON_AddArrayToObject(r, "devices"), *all = cJSON_CreateObject();
@@ -160,25 +186,19 @@ static void add_resources(cJSON *linux_, const struct sbx_bundle *b)
 		cJSON_AddBoolToObject(all, "allow", false);
 		cJSON_AddStringToObject(all, "access", "rwm");
 	}
-	if (!b->with_limits)
-		return;
-	if (l->memory_bytes != UINT64_MAX) {
-		part = cJSON_AddObjectToObject(r, "memory");
-		cJSON_AddNumberToObject(part, "limit", (double)l->memory_bytes);
-		/* memory and swap together: no swap.  v1 kernels without swap accounting lack the file. */
-		if (access("/sys/fs/cgroup/memory", F_OK) != 0 ||
-		    access("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes", F_OK) == 0)
-			cJSON_AddNumberToObject(part, "swap", (double)l->memory_bytes);
-	}
-	if (l->cpu_milli != UINT64_MAX) {
-		part = cJSON_AddObjectToObject(r, "cpu");
-		cJSON_AddNumberToObject(part, "period", 100000);
-		cJSON_AddNumberToObject(part, "quota", (double)l->cpu_milli * 100);
-	}
-	if (l->pids != UINT64_MAX) {
-		part = cJSON_AddObjectToObject(r, "pids");
-		cJSON_AddNumberToObject(part, "limit", (double)(l->pids + SBX_BUNDLE_PIDS_EXTRA));
-	}
+	if (b->with_limits)
+		add_limits(r, b->limits, false);
+}
+
+char *sbx_bundle_resources(const struct sbx_limits *limits)
+{
+	cJSON *r = cJSON_CreateObject();
+	char *text;
+
+	add_limits(r, limits, true);
+	text = cJSON_PrintUnformatted(r);
+	cJSON_Delete(r);
+	return text;
 }
 
 static void add_linux(cJSON *config, const struct sbx_bundle *b)

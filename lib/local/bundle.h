@@ -29,6 +29,8 @@ struct sbx_bundle {
 
 /* sbx_bundle_make - 0 or -errno.  Something half-made may be left; sbx_bundle_remove copes. */
 int sbx_bundle_make(const struct sbx_bundle *b, struct sbx_err *err);
+/* sbx_bundle_resources - the cpu, memory and pids limits as JSON for the runtime's `update`, malloc'ed; NULL: no memory */
+char *sbx_bundle_resources(const struct sbx_limits *limits);
 /* sbx_bundle_remove - no error if there is none */
 void sbx_bundle_remove(const char *dir);
 

@@ -199,7 +199,7 @@ static bool take_hello(struct sbx_pbox *box)
 static void came_up(struct sbx_pbox *box)
 {
 	struct sbx_err why = SBX_ERR_INIT;
-	const char *no_limits;
+	bool missing;
 
 	sbx_timer_cancel(box->provider->loop, &box->hello_timer);
 	sbx_lock(&box->lock);
@@ -213,10 +213,8 @@ static void came_up(struct sbx_pbox *box)
 	memset(&box->disk_base, 0, sizeof(box->disk_base));
 	sbx_unlock(&box->lock);
 	/* never silently: without limits the box works, and its `error` says what is missing */
-	no_limits = sbx_local_no_limits(box);
-	if (no_limits)
-		sbx_err_set(&why, EOPNOTSUPP, "no limits of cpu and memory here: %s", no_limits);
-	sbx_container_tell(box, SBX_BOX_RUNNING, no_limits ? &why : NULL);
+	missing = sbx_limits_missing(box, &why) < 0;
+	sbx_container_tell(box, SBX_BOX_RUNNING, missing ? &why : NULL);
 }
 
 static void start_failed(struct sbx_pbox *box, const struct sbx_err *err)
@@ -308,6 +306,7 @@ static int bundle(struct sbx_pbox *box, char dir[PATH_MAX + 16], struct sbx_err 
 {
 	struct sbx_provider *p = box->provider;
 	char workspace[PATH_MAX + 128], cgroup[128];
+	int r;
 	struct sbx_bundle b = {
 		.dir = dir, .hostname = box->record.name, .workspace = workspace,
 		.init_path = p->state->init_path, .rootfs = box->record.rootfs,
@@ -315,7 +314,11 @@ static int bundle(struct sbx_pbox *box, char dir[PATH_MAX + 16], struct sbx_err 
 		.with_limits = p->runtime.limits, .root = p->state->root, .id_base = box->record.id_base,
 	};
 
-	snprintf(workspace, sizeof(workspace), "%s/boxes/%s/workspace", p->state->dir, box->record.name);
+	r = sbx_local_workspace_fd(box, err); /* mounted, if it is a volume */
+	if (r < 0)
+		return r;
+	snprintf(workspace, sizeof(workspace), "%s/boxes/%s/%sworkspace", p->state->dir, box->record.name,
+		 box->record.volume ? "disk/" : "");
 	b.cgroups_path = sbx_runtime_cgroup(&p->runtime, box->container, cgroup, sizeof(cgroup));
 	return sbx_bundle_make(&b, err);
 }
@@ -490,7 +493,7 @@ void sbx_container_step(struct sbx_pbox *box)
 	struct sbx_spawn_result failed = { .status = 127 << 8 };
 	enum box_want want = get_want(box);
 
-	if (box->oci_busy)
+	if (box->oci_busy || sbx_limits_step(box))
 		return;
 	switch (box->have) {
 	case HAVE_NONE:

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "fnode.h"
+#include "local.h"
 #include "provider.h"
 
 #include <errno.h>
@@ -17,10 +18,10 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-void sbx_local_attr(const struct statx *stx, struct sbx_fattr *ret)
+void sbx_local_attr(const struct sbx_pbox *box, const struct statx *stx, struct sbx_fattr *ret)
 {
 	*ret = (struct sbx_fattr){
-		.ino = stx->stx_ino,
+		.ino = sbx_local_ino(box, stx->stx_ino),
 		.mode = stx->stx_mode,
 		.nlink = stx->stx_nlink,
 		.size = stx->stx_size,
@@ -157,7 +158,7 @@ int sbx_local_getattr(struct sbx_fnode *node, const struct sbx_fhandle *fh, stru
 
 	if (r < 0)
 		return r;
-	sbx_local_attr(&stx, &req->attr);
+	sbx_local_attr(node->box, &stx, &req->attr);
 	return 0;
 }
 

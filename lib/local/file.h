@@ -13,6 +13,7 @@ struct sbx_fnode;
 struct sbx_fopen;
 struct sbx_freq;
 struct sbx_fset;
+struct sbx_pbox;
 
 /* slots of sbx_file_ops */
 int sbx_local_getattr(struct sbx_fnode *node, const struct sbx_fhandle *fh, struct sbx_freq *req);
@@ -22,7 +23,7 @@ int sbx_local_readlink(struct sbx_fnode *node, struct sbx_freq *req);
 
 /* sbx_local_look - statx of @name in the folder @fd, or with "" of @fd itself.  0 or -errno */
 int sbx_local_look(int fd, const char *name, struct statx *ret);
-void sbx_local_attr(const struct statx *stx, struct sbx_fattr *ret);
+void sbx_local_attr(const struct sbx_pbox *box, const struct statx *stx, struct sbx_fattr *ret);
 /* sbx_local_mode - permission bits that a file (not a folder) may get */
 mode_t sbx_local_mode(mode_t mode);
 /* sbx_local_gone - -errno of an open, or -ESTALE where it says that something else took the place */

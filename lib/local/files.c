@@ -83,22 +83,22 @@ static int answer_entry(struct sbx_fnode *dir, const char *name, const struct st
 	req->node = sbx_fnode_take(dir, name, stx);
 	if (!req->node)
 		return -ENOMEM;
-	sbx_local_attr(stx, &req->attr);
+	sbx_local_attr(dir->box, stx, &req->attr);
 	return 0;
 }
 
 static int local_root(struct sbx_pbox *box, struct sbx_freq *req)
 {
-	int fd = sbx_local_workspace_fd(box);
+	int fd = sbx_local_workspace_fd(box, &req->err);
 	struct statx stx;
-	int r = sbx_local_look(fd, "", &stx);
+	int r = fd < 0 ? fd : sbx_local_look(fd, "", &stx);
 
 	if (r < 0)
 		return r;
 	req->node = sbx_fnode_root(box, fd, &stx);
 	if (!req->node)
 		return -ENOMEM;
-	sbx_local_attr(&stx, &req->attr);
+	sbx_local_attr(box, &stx, &req->attr);
 	return 0;
 }
 
@@ -166,7 +166,7 @@ static int local_open(struct sbx_fnode *node, int flags, struct sbx_freq *req)
 	r = sbx_local_look(fd, "", &stx);
 	if (r < 0)
 		return r;
-	sbx_local_attr(&stx, &req->attr);
+	sbx_local_attr(node->box, &stx, &req->attr);
 	return answer_open(node, sbx_take_fd(fd), flags, req);
 }
 
@@ -352,7 +352,7 @@ static int local_link(struct sbx_fnode *node, struct sbx_fnode *dir, const char 
 	if (linkat(AT_FDCWD, sbx_proc_path(g.fd, path), at.fd, name, AT_SYMLINK_FOLLOW) < 0)
 		return errno == ENOENT ? -ESTALE : -errno;
 	r = answer_made(dir, at.fd, name, node->type, req);
-	if (r == 0 && req->attr.ino != node->ino) {
+	if (r == 0 && req->attr.ino != sbx_local_ino(node->box, node->ino)) {
 		sbx_fnode_put(req->node, 1);
 		return -ESTALE;
 	}
@@ -409,7 +409,11 @@ static int local_rename(struct sbx_fnode *dir, const char *name, struct sbx_fnod
 
 static int local_statfs(struct sbx_fnode *node, struct sbx_freq *req)
 {
-	return fstatvfs(sbx_local_workspace_fd(node->box), req->statvfs) < 0 ? -errno : 0;
+	int fd = sbx_local_workspace_fd(node->box, &req->err);
+
+	if (fd < 0)
+		return fd;
+	return fstatvfs(fd, req->statvfs) < 0 ? -errno : 0;
 }
 
 static unsigned int local_depth(struct sbx_fnode *node)

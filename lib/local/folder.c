@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "fnode.h"
+#include "local.h"
 #include "provider.h"
 
 #include <dirent.h>
@@ -21,6 +22,7 @@
 
 struct sbx_fdir {
 	int fd;
+	const struct sbx_pbox *box; /* kept by the folder's fnode */
 	off_t off; /* of the entry at @pos; -1: the descriptor is somewhere else */
 	size_t pos, len;
 	char entries[ENTRIES_SIZE] __attribute__((aligned(8)));
@@ -44,6 +46,7 @@ int sbx_local_opendir(struct sbx_fnode *dir, struct sbx_freq *req)
 		return -ENOMEM;
 	}
 	d->fd = fd;
+	d->box = dir->box;
 	d->off = 0;
 	d->pos = d->len = 0;
 	req->dir = d;
@@ -91,7 +94,7 @@ int sbx_local_readdir(struct sbx_fdir *d, off_t off, struct sbx_fdirent *ret, st
 			break;
 	}
 	ret->name = e->d_name;
-	ret->ino = e->d_ino;
+	ret->ino = sbx_local_ino(d->box, e->d_ino);
 	ret->type = DTTOIF(e->d_type);
 	ret->next = e->d_off;
 	return 0;

@@ -22,6 +22,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct sbx_spawn_result;
 
@@ -94,9 +95,11 @@ enum box_want { WANT_DOWN, WANT_UP, WANT_PAUSED, WANT_DELETED };
 struct sbx_pbox {
 	struct sbx_provider *provider;
 	struct sbx_list link; /* provider->boxes; guarded by provider->lock */
-	struct sbx_record record;
+	struct sbx_record record; /* limits: guarded by lock, the rest is fixed */
 	char container[64];
-	int workspace_fd;
+	struct sbx_lock save_lock; /* one change of what is stored of it, or of its volume, at a time; before lock */
+	bool trashed;		   /* guarded by save_lock: its folder has left its name */
+	atomic_int workspace_fd;   /* -1: its volume was not needed yet */
 	const struct sbx_box_events *events;
 	void *data;
 
@@ -108,6 +111,7 @@ struct sbx_pbox {
 	enum box_have have;	 /* guarded by lock */
 	enum box_want want;	 /* guarded by lock */
 	struct conn *conn;	 /* guarded by lock */
+	struct sbx_list changes; /* guarded by lock: limits that shall change, see limits.c */
 	struct sbx_list pending; /* guarded by lock: execs whose message did not fit into the socket */
 	bool pending_armed;	 /* guarded by lock: pending_timer is set and holds a reference */
 	struct sbx_timer pending_timer;
@@ -171,6 +175,18 @@ bool sbx_oci_slot(struct sbx_pbox *box);
 int sbx_oci_command(struct sbx_pbox *box, const char *const *more, int fd,
 		    void (*done)(struct sbx_pbox *box, const struct sbx_spawn_result *result),
 		    struct sbx_err *err);
+
+/* ---- limits.c ---- */
+int sbx_local_limit_set(struct sbx_pbox *box, enum sbx_limit which, uint64_t value, struct sbx_later *later,
+			struct sbx_err *err);
+/* sbx_limits_step - change what is to be changed, if now is a time for it.  True: the runtime is at it.  Loop thread. */
+bool sbx_limits_step(struct sbx_pbox *box);
+/* sbx_limits_drop - all that still wait get -ECANCELED */
+void sbx_limits_drop(struct sbx_pbox *box);
+/* sbx_limits_memory - what the kernel makes of a memory limit: whole pages */
+uint64_t sbx_limits_memory(uint64_t bytes);
+/* sbx_limits_missing - is a limit that was asked for not in force here? Then -EOPNOTSUPP with what is missing and why, else 0 */
+int sbx_limits_missing(struct sbx_pbox *box, struct sbx_err *err);
 
 /* ---- exec.c ---- */
 int sbx_local_exec_start(struct sbx_pbox *box, const struct sbx_exec_spec *spec,

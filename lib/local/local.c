@@ -11,6 +11,7 @@
 #include "base/spawn.h"
 #include "base/text.h"
 #include "init/protocol.h"
+#include "limit.h"
 #include "local/bundle.h"
 #include "local/internal.h"
 #include "local/stored.h"
@@ -19,6 +20,7 @@
 #include "local/recover.h"
 #include "local/rootfs.h"
 #include "local/runtime.h"
+#include "local/volume.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -54,13 +56,36 @@ void sbx_local_pbox_put(struct sbx_pbox *box)
 	if (box->workspace_fd >= 0)
 		close(box->workspace_fd);
 	sbx_record_done(&box->record);
+	sbx_lock_done(&box->save_lock);
 	sbx_lock_done(&box->lock);
 	free(box);
 }
 
-int sbx_local_workspace_fd(const struct sbx_pbox *box)
+int sbx_local_workspace_fd(struct sbx_pbox *box, struct sbx_err *err)
 {
-	return box->workspace_fd;
+	int fd = atomic_load(&box->workspace_fd);
+
+	if (fd >= 0)
+		return fd;
+	sbx_lock(&box->save_lock);
+	fd = atomic_load(&box->workspace_fd);
+	if (fd < 0 && box->trashed)
+		fd = -ESTALE;
+	if (fd == -1) {
+		fd = sbx_state_volume(box->provider->state, &box->record, err);
+		if (fd >= 0)
+			atomic_store(&box->workspace_fd, fd);
+	}
+	sbx_unlock(&box->save_lock);
+	return fd;
+}
+
+uint64_t sbx_local_ino(const struct sbx_pbox *box, uint64_t ino)
+{
+	if (!box->record.volume)
+		return ino;
+	/* numbers of ext4 have 32 bits, those of other boxes' files on the state's file system hardly more */
+	return ino | (strtoull(box->record.id, NULL, 16) & 0x7fffffff) << 32;
 }
 
 uid_t sbx_local_pbox_uid(const struct sbx_pbox *box)
@@ -81,9 +106,10 @@ struct sbx_pbox *sbx_pbox_new(struct sbx_provider *p, const struct sbx_record *r
 	if (!box)
 		return NULL;
 	sbx_lock_init(&box->lock);
+	sbx_lock_init(&box->save_lock);
 	box->provider = p;
 	box->record = *record;
-	box->workspace_fd = workspace_fd;
+	atomic_init(&box->workspace_fd, workspace_fd);
 	box->events = events;
 	box->data = data;
 	box->pidfd = -1;
@@ -91,6 +117,7 @@ struct sbx_pbox *sbx_pbox_new(struct sbx_provider *p, const struct sbx_record *r
 	box->next_run = 1;
 	sbx_cgroup_init(&box->cgroup);
 	sbx_list_init(&box->pending);
+	sbx_list_init(&box->changes);
 	snprintf(box->container, sizeof(box->container), "sbxfs-%s-%s", p->state->id, record->id);
 	sbx_lock(&p->lock);
 	sbx_list_append(&p->boxes, &box->link);
@@ -104,6 +131,11 @@ void sbx_pbox_unlist(struct sbx_pbox *box)
 	struct sbx_provider *p = box->provider;
 	bool was;
 
+	sbx_limits_drop(box);
+	sbx_lock(&box->save_lock);
+	if (box->record.volume && !box->trashed) /* else the sweeper did it */
+		sbx_volume_unmount(p->state->boxes_fd, box->record.name);
+	sbx_unlock(&box->save_lock);
 	sbx_lock(&p->lock);
 	was = box->listed;
 	box->listed = false;
@@ -286,7 +318,7 @@ static int local_box_open(struct sbx_provider *p, const char *name, const struct
 		return r;
 	box = sbx_pbox_new(p, &rec, fd, events, data);
 	if (!box) {
-		close(fd);
+		sbx_closep(&fd);
 		sbx_record_done(&rec);
 		return sbx_err_set(err, ENOMEM, "no memory for sandbox '%s'", name);
 	}
@@ -298,16 +330,18 @@ static int local_box_open(struct sbx_provider *p, const char *name, const struct
 
 static int check_template(const struct sbx_template *t, struct sbx_err *err)
 {
+	struct sbx_limits limits = t->limits;
+	size_t i;
+
 	if (t->network == SBX_NET_NAT)
 		return sbx_err_set(err, EOPNOTSUPP, "network 'nat' is not there yet: use 'none' or 'host'");
 	if (t->rootfs && access(t->rootfs, R_OK | X_OK) != 0)
 		return sbx_err_sys(err, errno, "template '%s': rootfs '%s'", t->name, t->rootfs);
-	if (t->limits.memory_bytes < (16u << 20))
-		return sbx_err_set(err, EINVAL, "memory limit: at least 16M");
-	if (t->limits.cpu_milli < 10)
-		return sbx_err_set(err, EINVAL, "cpu limit: at least 0.01");
-	if (t->limits.pids < 4)
-		return sbx_err_set(err, EINVAL, "limit of processes: at least 4");
+	for (i = 0; i < SBX_LIMITS; i++) {
+		if (*sbx_limit_at(&limits, (enum sbx_limit)i) < sbx_limit_kinds[i].min)
+			return sbx_err_set(err, EINVAL, "limit of %s: at least %s", sbx_limit_kinds[i].name,
+					   sbx_limit_kinds[i].min_text);
+	}
 	return 0;
 }
 
@@ -326,6 +360,7 @@ static int local_box_create(struct sbx_provider *p, const char *name, const stru
 		return r;
 	snprintf(rec.name, sizeof(rec.name), "%s", name);
 	snprintf(rec.template, sizeof(rec.template), "%s", t->name);
+	rec.limits.memory_bytes = sbx_limits_memory(rec.limits.memory_bytes);
 	rec.rootfs = t->rootfs ? strdup(t->rootfs) : NULL;
 	r = sbx_state_create(p->state, &rec, &fd, err);
 	box = r == 0 ? sbx_pbox_new(p, &rec, fd, events, data) : NULL;
@@ -382,8 +417,11 @@ static void local_box_delete(struct sbx_pbox *box)
 	struct sbx_err err = SBX_ERR_INIT;
 
 	/* the name is free at once */
+	sbx_lock(&box->save_lock);
+	box->trashed = true;
 	if (sbx_state_trash(box->provider->state, &box->record, &err) < 0)
 		sbx_debug(SBX_LOG_LOCAL, "%s: %s", box->record.name, err.text);
+	sbx_unlock(&box->save_lock);
 	sbx_container_want(box, WANT_DELETED);
 }
 
@@ -396,7 +434,11 @@ static void local_box_info(struct sbx_pbox *box, struct sbx_pbox_info *ret)
 	ret->template = box->record.template;
 	ret->created = box->record.created;
 	ret->foreign = false;
+	sbx_lock(&box->lock);
 	ret->limits = box->record.limits;
+	sbx_unlock(&box->lock);
+	if (!box->record.volume)
+		ret->limits.disk_bytes = UINT64_MAX;
 	if (sbx_local_no_limits(box)) /* what is in force, not what was asked for; pids is an rlimit, too */
 		ret->limits.cpu_milli = ret->limits.memory_bytes = UINT64_MAX;
 }
@@ -439,6 +481,7 @@ struct sbx_provider_ops sbx_local_ops = {
 	.box_resume = local_box_resume,
 	.box_delete = local_box_delete,
 	.box_info = local_box_info,
+	.limit_set = sbx_local_limit_set,
 	.box_put = local_box_put,
 	.exec_start = sbx_local_exec_start,
 	.exec_signal = sbx_local_exec_signal,

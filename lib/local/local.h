@@ -24,10 +24,12 @@ struct sbx_pbox *sbx_local_pbox_get(struct sbx_pbox *box);
 void sbx_local_pbox_put(struct sbx_pbox *box);
 
 /*
- * sbx_local_workspace_fd - O_RDONLY|O_DIRECTORY descriptor of the workspace folder.  The box's: it stays
- * open as long as @box is referenced, also after rmdir.  Any thread.
+ * sbx_local_workspace_fd - O_RDONLY|O_DIRECTORY descriptor of the workspace folder, or -errno with a reason: its volume cannot be
+ * mounted.  The box's: it stays open as long as @box is referenced, also after rmdir.  Any thread.
  */
-int sbx_local_workspace_fd(const struct sbx_pbox *box);
+int sbx_local_workspace_fd(struct sbx_pbox *box, struct sbx_err *err);
+/* sbx_local_ino - what st_ino shows of file @ino: two boxes with volumes of their own must not show the same number */
+uint64_t sbx_local_ino(const struct sbx_pbox *box, uint64_t ino);
 
 /* the HOST ids that files in the workspace must have (the box's uid and gid 1000, or the user's own) */
 uid_t sbx_local_pbox_uid(const struct sbx_pbox *box);

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "limit.h"
 #include "local/state.h"
 
 #include <cjson/cJSON.h>
@@ -12,25 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* the limits by name, so that writing and reading cannot differ */
-static const struct limit_key {
-	const char *key;
-	size_t off;
-} limit_keys[] = {
-	{ "cpu_milli", offsetof(struct sbx_limits, cpu_milli) },
-	{ "memory_bytes", offsetof(struct sbx_limits, memory_bytes) },
-	{ "disk_bytes", offsetof(struct sbx_limits, disk_bytes) },
-	{ "pids", offsetof(struct sbx_limits, pids) },
-	{ "output_bytes", offsetof(struct sbx_limits, output_bytes) },
-	{ "timeout_ms", offsetof(struct sbx_limits, timeout_ms) },
-};
-#define LIMIT_KEYS (sizeof(limit_keys) / sizeof(limit_keys[0]))
-
-static uint64_t *limit_at(struct sbx_limits *l, size_t i)
-{
-	return (uint64_t *)(void *)((char *)l + limit_keys[i].off);
-}
 
 int sbx_record_format(const struct sbx_record *rec, struct sbx_buf *out, struct sbx_err *err)
 {
@@ -47,12 +29,14 @@ int sbx_record_format(const struct sbx_record *rec, struct sbx_buf *out, struct 
 		cJSON_AddStringToObject(j, "rootfs", rec->rootfs);
 	cJSON_AddNumberToObject(j, "network", rec->network);
 	cJSON_AddNumberToObject(j, "id_base", rec->id_base);
+	if (rec->volume)
+		cJSON_AddTrueToObject(j, "volume");
 	snprintf(number, sizeof(number), "%lld.%09ld", (long long)rec->created.tv_sec,
 		 rec->created.tv_nsec);
 	cJSON_AddStringToObject(j, "created", number);
-	for (i = 0; i < LIMIT_KEYS; i++) {
-		snprintf(number, sizeof(number), "%" PRIu64, *limit_at(&copy, i));
-		cJSON_AddStringToObject(limits, limit_keys[i].key, number);
+	for (i = 0; i < SBX_LIMITS; i++) {
+		snprintf(number, sizeof(number), "%" PRIu64, *sbx_limit_at(&copy, (enum sbx_limit)i));
+		cJSON_AddStringToObject(limits, sbx_limit_kinds[i].stored, number);
 	}
 	text = cJSON_Print(j);
 	if (text)
@@ -102,14 +86,15 @@ static int take(const cJSON *j, struct sbx_record *ret, struct sbx_err *err)
 	strcpy(ret->template, template);
 	ret->network = (enum sbx_network)(int)network;
 	ret->id_base = (uint32_t)base;
+	ret->volume = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(j, "volume"));
 	ret->created.tv_sec = sec;
 	ret->created.tv_nsec = nsec;
-	for (i = 0; i < LIMIT_KEYS; i++) {
-		const char *text = string_of(limits, limit_keys[i].key);
+	for (i = 0; i < SBX_LIMITS; i++) {
+		const char *text = string_of(limits, sbx_limit_kinds[i].stored);
 
 		if (!text)
-			return sbx_err_set(err, EINVAL, "limits.%s is missing", limit_keys[i].key);
-		*limit_at(&ret->limits, i) = strtoull(text, NULL, 10);
+			return sbx_err_set(err, EINVAL, "limits.%s is missing", sbx_limit_kinds[i].stored);
+		*sbx_limit_at(&ret->limits, (enum sbx_limit)i) = strtoull(text, NULL, 10);
 	}
 	if (rootfs) {
 		ret->rootfs = strdup(rootfs);

@@ -42,16 +42,19 @@ static int write_all(int fd, struct iovec *iov, int n)
 	return 0;
 }
 
-int sbx_spec_make(const struct sbx_pbox *box, const struct sbx_exec_spec *spec, struct sbx_err *err)
+int sbx_spec_make(struct sbx_pbox *box, const struct sbx_exec_spec *spec, struct sbx_err *err)
 {
 	SBX_CLEANUP(sbx_buf_done) struct sbx_buf text = SBX_BUF_INIT;
 	SBX_CLEANUP(sbx_closep) int fd = -1;
 	struct sbx_spec head = { .magic = SBX_SPEC_MAGIC, .code_arg = spec->code_arg };
-	uint64_t pids = box->record.limits.pids;
+	uint64_t pids;
 	struct iovec iov[3];
 	int r;
 
 	head.flags = box->provider->state->root ? SBX_SPEC_DROP : 0;
+	sbx_lock(&box->lock);
+	pids = box->record.limits.pids;
+	sbx_unlock(&box->lock);
 	head.nproc = pids < UINT32_MAX ? (uint32_t)pids : 0;
 	head.argc = add_list(&text, spec->argv);
 	head.envc = add_list(&text, spec->env);

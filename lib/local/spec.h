@@ -8,6 +8,6 @@ struct sbx_exec_spec;
 struct sbx_pbox;
 
 /* sbx_spec_make - a descriptor, or -errno (-E2BIG: argv and env over 8M) */
-int sbx_spec_make(const struct sbx_pbox *box, const struct sbx_exec_spec *spec, struct sbx_err *err);
+int sbx_spec_make(struct sbx_pbox *box, const struct sbx_exec_spec *spec, struct sbx_err *err);
 
 #endif

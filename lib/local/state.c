@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "init/blob.h"
 #include "local/record.h"
+#include "local/volume.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -260,8 +261,10 @@ static void remove_half_made(struct sbx_local_state *s)
 	if (sbx_state_list_dir(s->trash_fd, &names, &n, NULL) < 0)
 		return;
 	for (i = 0; i < n; i++) {
-		if (strncmp(names[i], "new-", 4) == 0)
-			sbx_tree_remove(s->trash_fd, names[i], NULL);
+		if (strncmp(names[i], "new-", 4) != 0)
+			continue;
+		sbx_volume_unmount(s->trash_fd, names[i]);
+		sbx_tree_remove(s->trash_fd, names[i], NULL);
 	}
 	sbx_state_names_free(names, n);
 }
@@ -365,6 +368,9 @@ static int load(int dir_fd, const char *name, struct sbx_record *ret, int *ret_f
 	if (r < 0)
 		return sbx_err_wrap(err, r, "sandbox '%s': box.json", name);
 	snprintf(ret->name, sizeof(ret->name), "%s", name);
+	*ret_fd = -1;
+	if (ret->volume) /* mounted when it is needed */
+		return 0;
 	fd = openat(box_fd, "workspace", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0) {
 		r = errno;
@@ -404,7 +410,7 @@ static void mark_all_ids(struct sbx_local_state *s, int dir_fd)
 		if (load(dir_fd, names[i], &rec, &fd, NULL) < 0)
 			continue;
 		mark_ids(s, rec.id_base, true);
-		close(fd);
+		sbx_closep(&fd);
 		sbx_record_done(&rec);
 	}
 	sbx_state_names_free(names, n);
@@ -438,34 +444,47 @@ static int pick_ids(struct sbx_local_state *s, struct sbx_record *rec, struct sb
 	return 0;
 }
 
+static int write_record(int box_fd, const struct sbx_record *rec, struct sbx_err *err)
+{
+	SBX_CLEANUP(sbx_buf_done) struct sbx_buf json = SBX_BUF_INIT;
+	int r = sbx_record_format(rec, &json, err);
+
+	if (r < 0)
+		return r;
+	r = write_file(box_fd, "box.json", json.data, json.len, 0600);
+	return r < 0 ? sbx_err_sys(err, -r, "cannot write box.json") : 0;
+}
+
 static int fill_new(struct sbx_local_state *s, int box_fd, struct sbx_record *rec, int *ret_fd,
 		    struct sbx_err *err)
 {
-	SBX_CLEANUP(sbx_buf_done) struct sbx_buf json = SBX_BUF_INIT;
 	uid_t owner = s->root ? rec->id_base + 1000 : geteuid();
 	gid_t group = s->root ? rec->id_base + 1000 : getegid();
-	int fd, r;
+	SBX_CLEANUP(sbx_closep) int fd = -1;
+	int r;
 
-	if (mkdirat(box_fd, "workspace", 0755) != 0)
-		return sbx_err_sys(err, errno, "cannot make the workspace");
-	fd = openat(box_fd, "workspace", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return sbx_err_sys(err, errno, "cannot open the workspace");
-	if (fchown(fd, owner, group) != 0 || fchmod(fd, 0755) != 0) {
-		close(fd);
-		return sbx_err_sys(err, errno, "cannot give the workspace to its user");
-	}
-	r = sbx_record_format(rec, &json, err);
-	if (r == 0) {
-		r = write_file(box_fd, "box.json", json.data, json.len, 0600);
+	/* where there cannot be one, the box is made without, and says so when it runs */
+	rec->volume = rec->limits.disk_bytes != UINT64_MAX && sbx_volume_possible(NULL) == 0;
+	if (rec->volume) {
+		r = sbx_volume_make(box_fd, rec->limits.disk_bytes, owner, group, err);
 		if (r < 0)
-			sbx_err_sys(err, -r, "cannot write box.json");
+			return r;
+		fd = sbx_volume_open(box_fd, err);
+		if (fd < 0)
+			return fd;
+	} else {
+		if (mkdirat(box_fd, "workspace", 0755) != 0)
+			return sbx_err_sys(err, errno, "cannot make the workspace");
+		fd = openat(box_fd, "workspace", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0)
+			return sbx_err_sys(err, errno, "cannot open the workspace");
+		if (fchown(fd, owner, group) != 0 || fchmod(fd, 0755) != 0)
+			return sbx_err_sys(err, errno, "cannot give the workspace to its user");
 	}
-	if (r < 0) {
-		close(fd);
+	r = write_record(box_fd, rec, err);
+	if (r < 0)
 		return r;
-	}
-	*ret_fd = fd;
+	*ret_fd = sbx_take_fd(fd);
 	return 0;
 }
 
@@ -499,6 +518,7 @@ int sbx_state_create(struct sbx_local_state *s, struct sbx_record *rec, int *ret
 		close(fd);
 	}
 	if (r < 0) {
+		sbx_volume_unmount(s->trash_fd, tmp);
 		sbx_tree_remove(s->trash_fd, tmp, NULL);
 		mark_ids(s, rec->id_base, false);
 		return r;
@@ -513,6 +533,35 @@ int sbx_state_load(struct sbx_local_state *s, const char *name, struct sbx_recor
 	return load(s->boxes_fd, name, ret, ret_fd, err);
 }
 
+static int open_box(struct sbx_local_state *s, const char *name, struct sbx_err *err)
+{
+	int fd = openat(s->boxes_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? sbx_err_sys(err, errno, "sandbox '%s'", name) : fd;
+}
+
+int sbx_state_volume(struct sbx_local_state *s, const struct sbx_record *rec, struct sbx_err *err)
+{
+	SBX_CLEANUP(sbx_closep) int box_fd = open_box(s, rec->name, err);
+
+	return box_fd < 0 ? box_fd : sbx_volume_open(box_fd, err);
+}
+
+int sbx_state_save(struct sbx_local_state *s, const struct sbx_record *rec, struct sbx_err *err)
+{
+	SBX_CLEANUP(sbx_closep) int box_fd = open_box(s, rec->name, err);
+
+	return box_fd < 0 ? box_fd : write_record(box_fd, rec, err);
+}
+
+int sbx_state_volume_limit(struct sbx_local_state *s, const struct sbx_record *rec, uint64_t limit_bytes,
+			   struct sbx_err *err)
+{
+	SBX_CLEANUP(sbx_closep) int box_fd = open_box(s, rec->name, err);
+
+	return box_fd < 0 ? box_fd : sbx_volume_limit(box_fd, limit_bytes, err);
+}
+
 int sbx_state_trash(struct sbx_local_state *s, const struct sbx_record *rec, struct sbx_err *err)
 {
 	if (renameat(s->boxes_fd, rec->name, s->trash_fd, rec->id) != 0)
@@ -523,8 +572,11 @@ int sbx_state_trash(struct sbx_local_state *s, const struct sbx_record *rec, str
 int sbx_state_sweep(struct sbx_local_state *s, const char *id, uint32_t id_base,
 		    const atomic_bool *stop, struct sbx_err *err)
 {
-	int r = sbx_tree_remove(s->trash_fd, id, stop);
+	int r;
 
+	r = sbx_volume_empty(s->trash_fd, id, stop);
+	if (r == 0)
+		r = sbx_tree_remove(s->trash_fd, id, stop);
 	if (r == 0)
 		mark_ids(s, id_base, false);
 

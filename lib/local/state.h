@@ -51,6 +51,7 @@ struct sbx_record {
 	char template[128];
 	char *rootfs; /* malloc'ed, NULL = the host's */
 	enum sbx_network network;
+	bool volume; /* its workspace lies in a volume of its own, see volume.h */
 	struct sbx_limits limits;
 	uint32_t id_base; /* host id of the box's id 0; 0 for an ordinary user */
 	struct timespec created;
@@ -68,12 +69,19 @@ int sbx_state_open_shared(const char *dir, struct sbx_local_state **ret, struct 
 /* sbx_state_close - unlock, free; removes the run directory if it is empty.  NULL is fine. */
 void sbx_state_close(struct sbx_local_state *s);
 
-/* sbx_state_create - a new box folder; fills id, id_base, created of @rec.  -EEXIST.  @ret_fd: its workspace. */
+/* sbx_state_create - a new box folder; fills id, id_base, created, volume of @rec.  -EEXIST.  @ret_fd: its workspace. */
 int sbx_state_create(struct sbx_local_state *s, struct sbx_record *rec, int *ret_fd,
 		     struct sbx_err *err);
-/* sbx_state_load - box @name as it was made.  -ENOENT. */
+/* sbx_state_load - box @name as it was made.  -ENOENT.  @ret_fd: its workspace, -1 if it has a volume (sbx_state_volume) */
 int sbx_state_load(struct sbx_local_state *s, const char *name, struct sbx_record *ret, int *ret_fd,
 		   struct sbx_err *err);
+/* sbx_state_volume - mount the volume of a box; a descriptor of its workspace, or -errno */
+int sbx_state_volume(struct sbx_local_state *s, const struct sbx_record *rec, struct sbx_err *err);
+/* sbx_state_volume_limit - change how large it is, see sbx_volume_limit */
+int sbx_state_volume_limit(struct sbx_local_state *s, const struct sbx_record *rec, uint64_t limit_bytes,
+			   struct sbx_err *err);
+/* sbx_state_save - write box.json of a box anew, whole or not at all; never after sbx_state_trash */
+int sbx_state_save(struct sbx_local_state *s, const struct sbx_record *rec, struct sbx_err *err);
 /* sbx_state_trash - take the box's folder away from its name, into the trash */
 int sbx_state_trash(struct sbx_local_state *s, const struct sbx_record *rec, struct sbx_err *err);
 /*

@@ -11,6 +11,7 @@ Environment:
 """
 import errno
 import fcntl
+import functools
 import json
 import os
 import pty
@@ -44,6 +45,7 @@ EXPLAINED = {
     "user": "about an ordinary user's daemon; the pass as an ordinary user runs it",
     "cgroup": "limits cannot be set here (no delegated cgroup); the test of the told reason runs instead",
     "sanitizer": "the sanitizer's own memory and descriptors make this meaningless",
+    "v2": "about cgroup v1 only",
     "later": "processes/ belongs to a later step",
     "loop": "no loop device or file system tool for a small disk in this container",
     "allow_other": "/etc/fuse.conf has no user_allow_other, so an ordinary user cannot share the mount",
@@ -362,6 +364,20 @@ def limits(**kw):
     return {"templates": {"default": {"limits": kw}}}
 
 
+@functools.lru_cache(maxsize=1)
+def why_no_limits():
+    """What `sbxfs check` says if cgroup limits cannot be set here; "" = they can."""
+    lines = [line for line in sh([SBXFS, "check"], seconds=60).text.splitlines() if line.startswith("limits")]
+    assert lines, "check has a line about limits"
+    return "" if re.match(r"limits\s+ok", lines[0]) else lines[0]
+
+
+def need_limits():
+    """Skip where limits cannot be set: a bomb would hit the host. The test below looks whether the reason is told."""
+    if why_no_limits():
+        skip("cgroup", why_no_limits())
+
+
 # ---- the daemon ----
 
 MOUNTS = []  # every live Mount, for the watchdog and for reports
@@ -371,6 +387,18 @@ def mountpoints():
     """What is mounted, from mountinfo: a stat() could hang."""
     with open("/proc/self/mountinfo") as f:
         return {line.split()[4].encode().decode("unicode_escape"): line for line in f}
+
+
+def loop_devices(folder):
+    """Loop devices whose file lies below a folder, deleted or not."""
+    found = []
+    for d in Path("/sys/block").glob("loop*/loop/backing_file"):
+        try:
+            if d.read_text().startswith(str(folder) + "/"):
+                found.append(d.parts[3])
+        except OSError:
+            pass
+    return found
 
 
 def yaml(value, indent=0):
@@ -608,6 +636,7 @@ class Mount:
             left += [f"process left: {pid} {cmd}" for pid, cmd in self.processes()]
             left += [f"cgroup left: {c}" for c in self.cgroups()]
             left += [f"mounted below the state: {m}" for m in mountpoints() if m.startswith(str(self.state) + "/")]
+            left += [f"loop device left: {d}" for d in loop_devices(self.state)]
             return left
 
         try:

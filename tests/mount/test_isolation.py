@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python as the attacker: what a program in a box tries against the host and its neighbours fails, and the host stays well."""
 import errno
-import functools
 import json
 import os
 import re
@@ -14,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, SBXFS, limits, sh, skip, wait_for
+from helpers import ROOT, SBXFS, limits, need_limits, sh, skip, wait_for, why_no_limits
 
 TOKEN = "canary-93d1c7"
 
@@ -50,20 +49,6 @@ def cage(mnt):
     assert box.go("print('still well')").text == "still well\n"
     mnt.note(box)
     box.delete()
-
-
-@functools.lru_cache(maxsize=1)
-def why_no_limits():
-    """What `sbxfs check` says if cgroup limits cannot be set here; "" = they can."""
-    lines = [line for line in sh([SBXFS, "check"], seconds=60).text.splitlines() if line.startswith("limits")]
-    assert lines, "check has a line about limits"
-    return "" if re.match(r"limits\s+ok", lines[0]) else lines[0]
-
-
-def need_limits():
-    """Skip where limits cannot be set: a bomb would hit the host. The test below looks whether the reason is told."""
-    if why_no_limits():
-        skip("cgroup", why_no_limits())
 
 
 def test_limits_are_in_force_or_the_reason_is_told(box):

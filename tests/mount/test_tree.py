@@ -12,10 +12,11 @@ import sys
 import threading
 
 import pytest
-from helpers import HERE, SBXFS, Box, expect_errno, finish, sh, skip, spawn, wait_for
+from helpers import HERE, ROOT, SBXFS, Box, expect_errno, finish, limits, need_limits, sh, skip, spawn, wait_for
 
 DOCS = HERE.parents[1] / "docs/tree.md"
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"
+LIMIT = r"(max|\d+)\n"
 NUMBERS = r"([a-z_]+ [0-9.]+\n)*"
 BIG = b"x" * (128 * 1024)
 
@@ -213,12 +214,36 @@ TREE = {
         "ports": File(0o444, r"(\d+( \S+)?\n)*"),
         "info.json": File(0o444, info),
         "runtime": File(0o444, r"[^\n]+\n"),
+        "limits/": Folder(0o755),
         "monitor/": Folder(0o555),
         "run/": Folder(0o755),
         "processes/": Folder(0o755),
         "workspace/": Folder(0o755, True),
     },
     "BOX/monitor/": {name: File(0o444, MONITOR) for name in ("1m", "10m", "1h", "SPAN")},
+    "BOX/limits/": {
+        "cpu": File(0o644, r"(max|\d+(\.\d+)?)\n", bad=[(b"many\n", errno.EINVAL, r"'many' is not a number of cores")]),
+        "memory": File(0o644, LIMIT, bad=[(b"1M\n", errno.EINVAL, r"'1M' is too small: at least 16M")]),
+        "disk": File(0o644, LIMIT, good=[(b"max", b"max\n")], bad=[(b"1K\n", errno.EINVAL, r"'1K' is too small")]),
+        "pids": File(
+            0o644,
+            LIMIT,
+            good=[(b"100", b"100\n"), (b"max\n", b"max\n")],
+            bad=[(b"3\n", errno.EINVAL, r"'3' is too small: at least 4")],
+        ),
+        "output": File(
+            0o644,
+            LIMIT,
+            good=[(b"1K", b"1024\n"), (b"max\n", b"max\n")],
+            bad=[(b"0\n", errno.EINVAL, r"'0' is too small: at least 1")],
+        ),
+        "timeout": File(
+            0o644,
+            r"(max|\d+(\.\d+)?)\n",
+            good=[(b"500ms", b"0.5\n"), (b"2h\n", b"7200\n"), (b"max\n", b"max\n")],
+            bad=[(b"soon\n", errno.EINVAL, r"'soon' is not a time")],
+        ),
+    },
     "BOX/run/": {
         **{name: File("as made", ANY, writable=True) for name in CODE.split()},
         **RESULTS,
@@ -342,6 +367,8 @@ def place(path):
         return "BOX/", name
     if name == "workspace/":
         return None
+    if name == "limits/":
+        return "BOX/limits/", parts[2]
     if name == "monitor/":
         return "BOX/monitor/", parts[2] if parts[2] in TREE["BOX/monitor/"] else "SPAN"
     if name == "run/":
@@ -757,6 +784,52 @@ def _(t):
 @provokes(".sbxfs/templates/NAME/", "BOX", "EINVAL")
 def _(t):
     os.mkdir(t.box.path.parent / ".sbxfs/templates/default/-no")
+
+
+def not_supported(box, name, value):
+    """Write a limit that an ordinary user cannot have; where it can be had there is nothing to see."""
+    box.ready()
+    at = box / "limits" / name
+    try:
+        at.write_text(value)
+    except OSError as e:
+        if e.errno == errno.EOPNOTSUPP:
+            assert "cgroup" in box.error() or "limits" in box.error(), box.error()
+        raise
+    skip("user", "limits can be had here")
+
+
+@provokes("BOX/limits/", "cpu", "EOPNOTSUPP")
+def _(t):
+    not_supported(t.box, "cpu", "0.5")
+
+
+@provokes("BOX/limits/", "memory", "EOPNOTSUPP")
+def _(t):
+    not_supported(t.box, "memory", "256M")
+
+
+@provokes("BOX/limits/", "disk", "EOPNOTSUPP")
+def _(t):
+    (t.box / "limits/disk").write_text("1G")
+
+
+@provokes("BOX/limits/", "memory", "EBUSY")
+def _(t):
+    need_limits()
+    if not os.path.exists("/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        skip("v2")
+    t.box.start("x = b'x' * (100 << 20)\nprint('READY', flush=True)\nimport time; time.sleep(1000)")
+    (t.box / "limits/memory").write_text("50M")
+
+
+@provokes("BOX/limits/", "disk", "EBUSY")
+def _(t):
+    if not ROOT:
+        skip("root", "a loop device")
+    box = t.fresh(config=limits(disk="20M")).box()
+    (box.ws / "file").write_bytes(bytes(15 << 20))
+    (box / "limits/disk").write_text("10M")
 
 
 @provokes("BOX/", "status", "EOPNOTSUPP")

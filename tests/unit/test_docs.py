@@ -43,6 +43,7 @@ FOLDERS = {  # section of docs/tree.md -> tables with its files
     ".sbxfs/": ["control_files"],
     ".sbxfs/templates/NAME/": ["template_files", "link_file"],
     "BOX/": ["box_files"],
+    "BOX/limits/": ["limit_files"],
     "BOX/monitor/": ["span_file"],
     "BOX/run/": ["tree_run.c run_files"],
     "BOX/processes/": ["processes_files"],
@@ -54,6 +55,7 @@ MODES = {  # a folder's row, or a section's own "Mode" -> its tables in the code
     ("MOUNT/", ".sbxfs/"): ["sbx_control_folder"],
     (".sbxfs/", "templates/"): ["sbx_templates_folder"],
     (".sbxfs/templates/NAME/", ""): ["template_folder"],
+    ("BOX/", "limits/"): ["sbx_limits_folder"],
     ("BOX/", "monitor/"): ["sbx_monitor_folder"],
     ("BOX/", "run/"): ["sbx_run_folder"],
     ("BOX/", "processes/"): ["sbx_processes_folder"],
@@ -84,7 +86,7 @@ for path in sorted((root / "fs").glob("tree_*.c")):
             for line in re.findall(r"\{ ?(\.name = .*?)\}", body, re.S):
                 file = re.search(r'\.name = "([^"]*)"', line)[1] or UNNAMED.get(name, "")
                 ops = re.search(r"\.ops = &(\w+)", line)
-                written = ".write =" in line or bool(
+                written = ".write =" in line or ".write_later =" in line or bool(
                     ops and re.search(rf"{ops[1]} = \{{[^}}]*\.write_buf", source)
                 )
                 mode = re.search(r"\.mode = (\d+)", line)
@@ -157,6 +159,7 @@ tables = {
     name: set(re.findall(r'^\t\{ "(\w+)"', body, re.M))
     for name, body in re.findall(r"sbx_config_key (\w+)_keys\[\] = \{(.*?)^\};", parser, re.M | re.S)
 }
+tables["limit"] = set(re.findall(r'^\tX\(\w+, "(\w+)"', read("lib/limit.h"), re.M))
 below = {"policy"}  # told by the key below it
 top = tables.pop("top", set()) - below | {f"policy.{k}" for k in tables.pop("policy", set())}
 same("configuration", top, first_cells(config_md.split("\n## ")[0]))

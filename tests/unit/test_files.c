@@ -43,9 +43,14 @@ void sbx_local_pbox_put(struct sbx_pbox *b)
 	b->refs--;
 }
 
-int sbx_local_workspace_fd(const struct sbx_pbox *b)
+int sbx_local_workspace_fd(struct sbx_pbox *b, struct sbx_err *err)
 {
 	return b->fd;
+}
+
+uint64_t sbx_local_ino(const struct sbx_pbox *b, uint64_t ino)
+{
+	return ino;
 }
 
 uid_t sbx_local_pbox_uid(const struct sbx_pbox *b)

@@ -33,7 +33,7 @@ static void every_slot_that_is_not_optional_is_required(void **state)
 		offsetof(struct sbx_provider_ops, files.flush),	  offsetof(struct sbx_provider_ops, files.room),
 		offsetof(struct sbx_provider_ops, settings_save), offsetof(struct sbx_provider_ops, settings_load),
 		offsetof(struct sbx_provider_ops, usage),	  offsetof(struct sbx_provider_ops, ports),
-		offsetof(struct sbx_provider_ops, check),
+		offsetof(struct sbx_provider_ops, check),	  offsetof(struct sbx_provider_ops, limit_set),
 	};
 	const struct sbx_provider_ops *ops = sbx_provider_find("local");
 	size_t off, i;
