@@ -8,6 +8,7 @@
 #include "results_own.h"
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/lock.h"
 #include "box.h"
 #include "code.h"
@@ -245,17 +246,20 @@ static int bind_run(struct opening *o, struct sbx_run **ret)
 		saving = sbx_code_saving(slot);
 		spent = sbx_clock_ms() - o->parked.since_ms;
 		limit = saving == SBX_SAVING_CLOSING ? HOLD_MS : GRACE_MS;
+		/* before giving up, too: under load the first look may come late */
+		if (saving != SBX_SAVING_NOT && spent >= SELF_MS && !o->looked_at_self) {
+			o->looked_at_self = true;
+			if (sbx_code_held_by(slot, o->parked.pid)) {
+				sbx_run_put(run);
+				return -EDEADLK;
+			}
+		}
 		if (saving == SBX_SAVING_NOT || spent >= limit || sbx_slot_removed(slot)) {
 			give_up(node, run);
 			sbx_run_put(run);
 			continue;
 		}
 		sbx_run_put(run);
-		if (spent >= SELF_MS && !o->looked_at_self) {
-			o->looked_at_self = true;
-			if (sbx_code_held_by(slot, o->parked.pid))
-				return -EDEADLK;
-		}
 		o->parked.gate = &slot->gate;
 		o->parked.seen = seen;
 		o->parked.again_ms = !o->looked_at_self ? SELF_MS : limit - spent < LOOK_MS ? limit - spent : LOOK_MS;
@@ -319,6 +323,26 @@ static void tell_size(struct result_node *node, struct sbx_run *run)
 	fuse_lowlevel_notify_store(sbx_fs.se, sbx_node_id(&node->node), (off_t)len - 1, &vec, 0);
 }
 
+void sbx_result_fail(struct result_node *node, const char *op, int r)
+{
+	static const char *const names[] = {
+		[SBX_RESULT_STDOUT] = "run/stdout",	 [SBX_RESULT_STDERR] = "run/stderr",
+		[SBX_RESULT_EXIT] = "run/exit",		 [SBX_RESULT_JSON] = "run/result.json",
+		[SBX_RESULT_LOGS] = "run/logs",		 [SBX_RESULT_STREAM] = "run/stream",
+	};
+	struct sbx_err err = SBX_ERR_INIT;
+
+	if (r == -EDEADLK)
+		sbx_err_set(&err, EDEADLK, "the reader itself holds the code open for writing: close it first");
+	else if (r == -ECANCELED)
+		sbx_err_set(&err, ECANCELED, "the sandbox was deleted while a reader waited");
+	else if (r == -ETIMEDOUT)
+		sbx_err_set(&err, ETIMEDOUT, "a reader waited for the run longer than max_wait of the configuration");
+	else /* of a run: it is told in its `error` */
+		return;
+	sbx_box_fail(node->ref.box, op, names[node->which], &err);
+}
+
 static void open_finish(struct sbx_parked *parked, int r)
 {
 	struct opening *o = (struct opening *)parked;
@@ -333,6 +357,7 @@ static void open_finish(struct sbx_parked *parked, int r)
 			r = -ENOMEM;
 	}
 	if (r < 0) {
+		sbx_result_fail(node, "open", r);
 		sbx_reply_err(parked->req, r);
 	} else {
 		handle->run = sbx_run_get(o->run);

@@ -42,6 +42,9 @@ static inline struct result_node *result_of(struct sbx_node *node)
 /* sbx_result_over - is it final?  A background process that has no command yet is not over either */
 bool sbx_result_over(struct sbx_run *run);
 
+/* sbx_result_fail - tells why a reader that waited got @r, if nobody else does */
+void sbx_result_fail(struct result_node *node, const char *op, int r);
+
 /* results_read.c: the end of an open file, for its node's vtable and for who could not open it */
 void sbx_result_handle_free(struct result_handle *handle);
 void sbx_result_handle_drop(struct sbx_open *open);

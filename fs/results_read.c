@@ -117,10 +117,12 @@ static void read_finish(struct sbx_parked *parked, int r)
 		r = -EAGAIN;
 	if (r == 0)
 		atomic_store(&rd->handle->pos, rd->off + (uint64_t)rd->n);
-	if (r < 0)
+	if (r < 0) {
+		sbx_result_fail(rd->node, "read", r);
 		sbx_reply_err(parked->req, r);
-	else
+	} else {
 		fuse_reply_buf(parked->req, rd->buf, (size_t)rd->n);
+	}
 	free(rd->buf);
 	sbx_run_put(rd->run);
 	sbx_node_unref(&rd->node->node);

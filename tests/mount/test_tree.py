@@ -638,6 +638,7 @@ def parked(box, path, also):
 
 def busy(box):
     box.start("import time; print('READY', flush=True); time.sleep(1000)")
+    wait_for(lambda: (box.run / "logs").read_bytes() == b"READY\n", "the whole line is there")
 
 
 def truncated_at(path, size):
@@ -986,6 +987,7 @@ def _(t):
         f.flush()
         for name in ("stderr", "exit", "result.json"):
             expect_errno(errno.EDEADLK, os.open, t.box.run / name, os.O_RDONLY)
+        assert t.box.error() == "the reader itself holds the code open for writing: close it first\n"
         os.open(t.box.run / "stdout", os.O_RDONLY)
 
 
@@ -1004,6 +1006,7 @@ def _(t):
     for reader in readers:
         done = finish(reader)
         assert done.rc == 1 and b"timed out" in done.err, done.err
+    assert box.error().startswith("a reader waited for the run longer than max_wait")
     os.open(box.run / "stdout", os.O_RDONLY)
 
 
