@@ -270,17 +270,34 @@ void sbx_folder_op_mkdir(fuse_req_t req, struct sbx_node *dir, const char *name,
 		sbx_reply_err(req, r);
 }
 
+/*
+ * A folder that stays: nothing changes, so that rm -rf BOX ends in the delete.  But the kernel holds the folder for dead from now
+ * on, for all who find it there: they shall find a new one.
+ */
+static int rmdir_fixed(struct sbx_synth *dir, const char *name)
+{
+	struct sbx_node *node;
+	struct stat attr;
+	int r = sbx_folder_lookup(dir, name, &node, &attr);
+
+	if (r < 0)
+		return r;
+	if (S_ISDIR(attr.st_mode))
+		sbx_node_unhash(node);
+	else
+		r = -ENOTDIR;
+	sbx_node_forget(node, 1);
+	return r;
+}
+
 void sbx_folder_op_rmdir(fuse_req_t req, struct sbx_node *dir, const char *name)
 {
 	struct sbx_synth *synth = sbx_synth_of(dir);
-	const struct sbx_file *file = sbx_folder_find(synth->folder, name);
 	struct sbx_err err = SBX_ERR_INIT;
 	int r = sbx_synth_alive(synth);
 
-	if (r == 0 && file) /* so that rm -rf BOX ends in the delete */
-		r = file->folder || file->node ? 0 : -ENOTDIR;
-	else if (r == 0 && !synth->folder->rmdir)
-		r = -ENOENT;
+	if (r == 0 && (sbx_folder_find(synth->folder, name) || !synth->folder->rmdir))
+		r = rmdir_fixed(synth, name);
 	else if (r == 0)
 		r = synth->folder->rmdir(&synth->ref, name, &err);
 	if (r < 0 && err.code && r != -ENOENT)

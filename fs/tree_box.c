@@ -195,6 +195,10 @@ static void ready_finish(struct sbx_parked *parked, int r)
 		else
 			sbx_box_fail(o->box, "open", "ready", &reason);
 	}
+	if (r == -ECANCELED) {
+		sbx_err_set(&reason, ECANCELED, "the sandbox was deleted while a reader waited");
+		sbx_box_fail(o->box, "open", "ready", &reason);
+	}
 	if (r < 0) {
 		sbx_reply_err(parked->req, r);
 	} else {

@@ -79,13 +79,23 @@ static int error_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx
 	return r;
 }
 
-static int process_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_err *err)
+/* the ID of the run that the folder shows; 0: there was none yet, or it was taken out of processes/ */
+static uint64_t shown_id(const struct sbx_ref *ref)
 {
-	struct sbx_run *run = sbx_slot_newest(ref->slot);
+	struct sbx_run *run = sbx_slot_newest(ref->slot), *listed;
 	uint64_t id = sbx_run_id(run);
 
-	(void)err;
 	sbx_run_put(run);
+	listed = id ? sbx_box_find_run(ref->box, id) : NULL;
+	sbx_run_put(listed);
+	return listed ? id : 0;
+}
+
+static int process_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_err *err)
+{
+	uint64_t id = shown_id(ref);
+
+	(void)err;
 	if (id == 0)
 		return -ENOENT;
 	return sbx_buf_printf(out, "%s../processes/%llu", ref->slot->name[0] ? "../" : "",
@@ -119,12 +129,10 @@ static int slot_alive(const struct sbx_ref *ref)
 
 static int list_files(const struct sbx_ref *ref, struct sbx_names *names)
 {
-	struct sbx_run *run = sbx_slot_newest(ref->slot);
 	int r = 0;
 
-	if (sbx_run_id(run) != 0)
+	if (shown_id(ref) != 0)
 		r = sbx_names_add(names, "process", sbx_ref_ino(ref, LINE_PROCESS), S_IFLNK);
-	sbx_run_put(run);
 	return r < 0 ? r : sbx_code_list(ref, names);
 }
 
