@@ -672,11 +672,10 @@ class Mount:
 
 
 def make_removable(function, path, _):
-    """A box may leave folders without permissions. The folder of temporary folders is not ours to change."""
-    parent = os.path.dirname(os.path.abspath(path))
+    """A box may leave folders without permissions. The folder of all temporary folders is not ours."""
     try:
-        if not os.path.samefile(parent, TMP):
-            os.chmod(parent, 0o700)
+        if not os.path.samefile(os.path.dirname(path), TMP):
+            os.chmod(os.path.dirname(path), 0o700)
         if stat.S_ISDIR(os.lstat(path).st_mode):
             os.chmod(path, 0o700)
             shutil.rmtree(path, ignore_errors=True)
