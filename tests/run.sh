@@ -5,6 +5,8 @@
 #   BUILD=DIR     build directory (default: build)
 #   PASSES=...    of the mount suite: "root user" (default for root), "user" (default for others)
 #   UNIT=0        leaves the unit tests out
+#   SERVICE=0     leaves the tests of the devbox test service out (default: as UNIT); they take no arguments
+#   SBX_SDK=DIR   where the devbox SDK is installed or is to be (default: installed by npm for the run)
 #   RETRY=1       runs what failed once more
 #   SBX_STRICT=1, SBX_SCALE, SBX_SLOW, SBX_KEEP, TMPDIR: see tests/mount/helpers.py
 #
@@ -82,6 +84,11 @@ suite() {
 	say "once more what failed"
 	"$@" -o addopts= -o "cache_dir=$cache/pytest" --last-failed --last-failed-no-failures none
 }
+
+if [ "${SERVICE:-${UNIT:-1}}" = 1 ]; then
+	say "the devbox test service"
+	(cd tests/devbox && suite $python -m pytest -q)
+fi
 
 for pass in $passes; do
 	say "mount tests as $pass"

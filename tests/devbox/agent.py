@@ -134,7 +134,7 @@ def run(listener, line, workspace, home, env, cwd):
         started = False
         for order in orders:
             reply = agent.obey(order)
-            if not started:
+            if not started and agent.token is not None:
                 agent.server.start()
                 started = True
             line.sendall(dump(reply) + b"\n")

@@ -296,10 +296,12 @@ class Stream:
             self.put(None)
 
     def read(self, pipe, name):
+        held = None
         with pipe:
             for line in lines_of(pipe.fileno()):
-                if self.hold_s and not self.ended.is_set():
-                    self.ended.wait(self.hold_s)
+                if self.hold_s and not self.ended.is_set() and (held is None or time.monotonic() - held > 10 * self.hold_s):
+                    self.ended.wait(self.hold_s)  # not of every line: a burst is no slower for it
+                    held = time.monotonic()
                 try:
                     text = line.decode("utf-8", "strict" if self.strict else "replace")
                 except UnicodeDecodeError:

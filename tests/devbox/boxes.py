@@ -23,6 +23,8 @@ import uuid
 from wire import dump
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+SEEN, NAMED = 0.4, 0.7  # parts of the time of a start
+FOLDERS = ("work", "tmp", "vartmp", "home")
 UNUSABLE = (b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 19\r\n"
             b"connection: close\r\n\r\nno healthy upstream")
 
@@ -126,6 +128,14 @@ class Box:
         self.lock = threading.RLock()
         self.deleted = False
 
+    def folder(self, name):
+        """One of its folders outside, made when it is wanted: many boxes never run."""
+        path = f"{self.base}/{name}"
+        os.makedirs(path, exist_ok=True)
+        if "tmp" in name:
+            os.chmod(path, 0o1777)
+        return path
+
     def go(self, now, then, seconds):
         t = time.monotonic()
         self.forced = None
@@ -135,10 +145,10 @@ class Box:
         if self.forced:
             return self.forced
         now, _, then, until = self.phase
-        return now if time.monotonic() < until else then
+        return now if time.monotonic() < until and not (now == "Pending" and self.progress() >= SEEN) else then
 
     def progress(self):
-        """Of a start: Pending, then Running without an agent, then with its name but 503, then usable (1.0)."""
+        """Of a start: Pending, then Running without an agent (SEEN), then with its name but 503 (NAMED), then usable (1.0)."""
         now, since, _, until = self.phase
         if now != "Pending" or time.monotonic() >= until:
             return 1.0
@@ -156,7 +166,7 @@ def new_token():
 
 
 class Boxes:
-    def __init__(self, faults, root=None, tools="all", noexec=False, down_s=0.2, token=None):
+    def __init__(self, faults, root=None, tools="all", noexec=False, down_s=0.2, token=None, isolate=True):
         self.faults = faults
         self.tools = tools
         self.noexec = noexec
@@ -164,7 +174,7 @@ class Boxes:
         self.token = token  # a fixed one for all boxes
         self.root = tempfile.mkdtemp(prefix="devbox-", dir=root)
         self.zygote = Zygote()
-        self.isolated = self.zygote.isolated
+        self.isolated = self.zygote.isolated and isolate
         self.lock = threading.RLock()
         self.all = {}
         self.busybox = self.make_busybox()
@@ -196,10 +206,6 @@ class Boxes:
             box = Box(name, runtime, cpu, memory, list(env), list(ports), f"{self.root}/box-{name}")
             if self.token:
                 box.token = self.token
-            for folder in ("work", "tmp", "vartmp", "home"):
-                os.makedirs(f"{box.base}/{folder}", exist_ok=True)
-            for folder in ("tmp", "vartmp"):
-                os.chmod(f"{box.base}/{folder}", 0o1777)
             box.go("Pending", "Running", self.faults["start_s"] if start_s is None else start_s)
             self.all[name] = box
             return box
@@ -232,7 +238,8 @@ class Boxes:
             self.close_port(box)
         with box.lock:
             self.end_agent(box)
-        shutil.rmtree(box.base, ignore_errors=True)
+        if os.path.exists(box.base):
+            shutil.rmtree(box.base, ignore_errors=True)
 
     def stop(self, box, now, then):
         """pause, shutdown: all programs end, the workspace stays."""
@@ -305,6 +312,8 @@ class Boxes:
                 return
             ours, theirs = socket.socketpair()
             box.agent_up.clear()
+            for folder in FOLDERS:
+                box.folder(folder)
             flavour = box.runtime
             spec = {
                 "name": box.name, "base": box.base, "isolated": self.isolated, "down_s": self.down_s,
@@ -344,8 +353,7 @@ class Boxes:
     def configure_all(self):
         """The faults that are in force now, in force everywhere when this returns."""
         for box in self.list():
-            if box.agent_up.is_set():
-                self.configure(box)
+            self.configure(box)  # of one that is just starting: the order waits for it
 
     def end_agent(self, box):
         """All processes of the box are gone when this returns."""

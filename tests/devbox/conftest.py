@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of the tests of the test service itself.
 
-service     a service for one test, as it is by default
+service     a service as it is by default, but boxes start at once
 call        call(method, path, ...) -> Answer: one request to the control plane, with authorization
 agent       a box that is usable, with agent(method, path, ...), agent.sh(text), agent.stream(...)
 
@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import sys
+import time
 from urllib.parse import quote
 
 sys.dont_write_bytecode = True
@@ -19,6 +20,7 @@ import pytest  # noqa: E402
 
 from server import Service  # noqa: E402
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 BOUND = 30 * float(os.environ.get("SBX_SLOW", "1.0"))
 
 
@@ -101,6 +103,14 @@ class AgentClient(Client):
         return events(answer.body)
 
 
+def wait_for(cond, what):
+    """Poll until cond() is true."""
+    end = time.monotonic() + BOUND
+    while not cond():
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.01)
+
+
 def events(body):
     out = []
     for block in body.decode().split("\n\n"):
@@ -110,10 +120,21 @@ def events(body):
     return out
 
 
-@pytest.fixture
-def service():
-    with Service(start_s=0) as s:
+@pytest.fixture(scope="session")
+def shared():
+    with Service() as s:
         yield s
+
+
+@pytest.fixture
+def service(shared):
+    """One service for all, without boxes and as it is by default but for the time of a start."""
+    shared.set(start_s=0)
+    yield shared
+    shared.clear()
+    for box in shared.boxes.list():
+        shared.boxes.delete(box)
+    shared.log(clear=True)
 
 
 @pytest.fixture

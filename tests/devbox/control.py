@@ -8,6 +8,7 @@ import re
 import time
 from urllib.parse import unquote
 
+from boxes import NAMED
 from wire import reply_json
 
 BASE = "/api/v1/devbox"
@@ -136,8 +137,7 @@ class Control:
     def detail(self, request, box):
         ports = [self.port(box, p) for p in box.ports]
         url = token = ""
-        progress = box.progress()
-        if box.status() == "Running" and progress >= 0.6:
+        if box.status() == "Running" and (box.progress() >= NAMED or not self.faults["nameless"]):
             token = box.token_64()
             url = box.name if self.faults["agent_url"] == "name" else ""
         if self.faults["agent_url"] == "ports":

@@ -9,7 +9,8 @@ holds and what it does:
                                                           (of an agent: counted in each box by itself)
   delay: seconds before anything is done                  hang: true, no answer ever
   reset: true, the connection is closed unanswered        status: HTTP status instead of the answer
-  message: text with that status                          retry_after: value of Retry-After with that status
+  message: text with that status                          retry_after, location: headers with that status
+  body: this as the answer, of the content type `kind`
   as_200: true, the status only in the body (control)     after: true, status/hang/reset come after the work is done
   json: "wrong" (another shape), "cut" (half a document), "html" (a page of some proxy), "endless" (never ends)
   cut: bytes of the answer's body, then the connection is closed
@@ -36,6 +37,7 @@ QUIRKS = {
     "keepalive_s": 15,  # comment lines of an idle stream
     # control plane
     "start_s": 0.2,  # from create or start to usable
+    "nameless": True,  # a box that starts is Running for a while before agentServer has a token
     "stop_s": 0,  # from pause, shutdown or delete to its end
     "monitor_wrapped": False,  # monitor answers {code, data} instead of a bare array
     "agent_url": "ports",  # "ports": agentServer.url is empty, ports[0].publicAddress has it; "name": the other way round
@@ -46,6 +48,7 @@ WHERE = ("control", "agent")
 RULE = {
     "where": str, "box": str, "method": str, "path": str, "skip": int, "times": int,
     "delay": (int, float), "hang": bool, "reset": bool, "status": int, "message": str, "retry_after": (int, str),
+    "location": str, "body": str, "kind": str,
     "as_200": bool, "after": bool, "json": str, "cut": int, "cut_request": int, "cut_after": (int, float), "drip": int,
 }
 JSON = ("wrong", "cut", "html", "endless")

@@ -22,11 +22,11 @@ In Python (tests/devbox has to be in sys.path):
 Private interface, loopback only, no authorization; bodies and answers are JSON; a change holds everywhere when it is answered:
 
     POST /_test/faults        {"clear": true, "add": [RULE...], "remove": [ID...], "quirks": {NAME: VALUE...}}; see faults.py
-    GET  /_test/faults        the rules with their ids and counts, the quirks
+    GET  /_test/faults        the rules with their ids, the quirks
     POST /_test/boxes         {"count": N, "prefix": "box-", "runtime": ..., "env": {...}, "start_s": 0}: makes boxes
     GET  /_test/boxes         {NAME: {url, token, status, workspace, isolated}}
     POST /_test/box/NAME      {"status": "Error" or null, "token": true or "new", "template_gone": bool,
-                               "kill": "agent" (its programs live on) or "box" (all die), "programs": false}
+                               "kill": "agent" (its programs live on) or "box" (all die)}
     POST /_test/cut           closes every connection now, those of the agents as well
     GET  /_test/log           [[box or "", method, target, status]...]: what was asked; POST: the same, and clears it
 
@@ -50,7 +50,7 @@ import traceback
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from boxes import Boxes, new_token  # noqa: E402
+from boxes import Boxes, new_token, rules  # noqa: E402
 from control import Control  # noqa: E402
 from faults import QUIRKS, Faults, check_quirks, check_rule  # noqa: E402
 from wire import Gone, Reply, Server, reply_json  # noqa: E402
@@ -76,7 +76,8 @@ users:
 class Service:
     """The whole service, running from construction to close()."""
 
-    def __init__(self, port=0, root=None, tools="all", noexec=False, token=None, down_s=0.2, **quirks):
+    def __init__(self, port=0, root=None, tools="all", noexec=False, token=None, down_s=0.2, isolate=True, tls=None, **quirks):
+        """`tls`: (certificate file, key file), for the control plane. `isolate`: False for boxes without namespaces."""
         check_quirks(quirks)
         raise_limit()
         self.faults = Faults()
@@ -84,14 +85,15 @@ class Service:
         self.lock = threading.Lock()
         self.next_id = 1
         self.secret = secrets.token_urlsafe(32)
-        self.boxes = Boxes(self.faults, root, tools, noexec, down_s, token)
+        self.boxes = Boxes(self.faults, root, tools, noexec, down_s, token, isolate)
         self.isolated = self.boxes.isolated
         self.control = Control(self.boxes, self.faults, self.secret)
         listener = socket.create_server(("127.0.0.1", port), backlog=512)
         self.port = listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.kubeconfig = KUBECONFIG.format(server=f"https://127.0.0.1.nip.io:{self.port}", token=self.secret)
-        self.server = Server(listener, self.handle, self.faults, "control", exempt="/_test/", relay=self.relay)
+        self.server = Server(listener, self.handle, self.faults, "control", exempt="/_test/", relay=self.relay,
+                             tls=tls)
         self.server.start()
 
     def __enter__(self):
@@ -163,7 +165,7 @@ class Service:
 
     def workspace(self, name):
         """The folder outside that is the box's workspace."""
-        return f"{self.boxes.get(name).base}/work"
+        return self.boxes.get(name).folder("work")
 
     def inside(self, name):
         """The workspace as the programs of the box and its agent call it."""
@@ -231,13 +233,13 @@ class Service:
         if path == "/_test/faults":
             if method == "POST":
                 self.obey_faults(order)
-            return {"rules": self.faults.rules, "quirks": self.faults.quirks}
+            return {"rules": rules(self.faults), "quirks": self.faults.quirks}
         if path == "/_test/boxes":
             if method == "POST":
                 self.obey_boxes(**order)
             return {
                 box.name: {"url": f"http://127.0.0.1:{self.boxes.port(box)}", "token": box.token, "status": box.status(),
-                           "workspace": f"{box.base}/work", "isolated": self.isolated}
+                           "workspace": box.folder("work"), "isolated": self.isolated}
                 for box in self.boxes.list()
             }
         if path == "/_test/cut":
@@ -287,6 +289,12 @@ def raise_limit():
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def await_end(fd, stop):
+    while os.read(fd, 4096):
+        pass
+    stop.set()
+
+
 def main():
     parser = argparse.ArgumentParser(description="A Devbox service for tests; the head of this file says more.")
     parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1 (default: a free one)")
@@ -294,6 +302,8 @@ def main():
     parser.add_argument("--root", help="where the folders of boxes are made (default: TMPDIR)")
     parser.add_argument("--busybox", action="store_true", help="boxes have no programs but busybox")
     parser.add_argument("--noexec", action="store_true", help="nothing that is written in boxes can be executed")
+    parser.add_argument("--plain", action="store_true", help="boxes without namespaces, as where they are not allowed")
+    parser.add_argument("--tls", nargs=2, metavar=("CERT", "KEY"), help="the control plane by https")
     parser.add_argument("--token", help="the token of all agents (default: random ones)")
     parser.add_argument("--box", action="append", default=[], metavar="NAME", help="make this box at once")
     parser.add_argument("--quirk", action="append", default=[], metavar="NAME=JSON", help=f"one of {', '.join(QUIRKS)}")
@@ -303,7 +313,8 @@ def main():
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
-    with Service(args.port, args.root, "busybox" if args.busybox else "all", args.noexec, args.token, **quirks) as service:
+    with Service(args.port, args.root, "busybox" if args.busybox else "all", args.noexec, args.token,
+                 isolate=not args.plain, tls=args.tls, **quirks) as service:
         if args.kubeconfig:
             service.write_kubeconfig(args.kubeconfig)
         for name in args.box:
@@ -313,7 +324,7 @@ def main():
             host, port, token = service.agent(name)
             print(f"box {name}: http://{host}:{port} token {token} workspace {service.workspace(name)}", flush=True)
         if args.stdin:
-            threading.Thread(target=lambda: (sys.stdin.buffer.read(), stop.set()), daemon=True).start()
+            threading.Thread(target=await_end, args=(0, stop), daemon=True).start()
         stop.wait()
 
 

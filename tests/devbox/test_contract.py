@@ -22,12 +22,48 @@ with open(f"{HERE}/contract.json", encoding="utf-8") as f:
     CASES = json.load(f)
 
 
-@pytest.fixture(scope="module")
-def real():
-    """(service, client, ids): one box for all requests; ids maps the recorded process ids to ours."""
-    with Service(start_s=0, token="testtoken") as service:
+class Replay:
+    """One box for all requests, which come in their order; a test that is run alone has those before it sent first."""
+
+    def __init__(self, service):
+        self.service = service
+        self.agent = AgentClient(service, "one")
+        self.ids = {}  # recorded process ids -> ours
+        self.sent = 0
+
+    def answer(self, number):
+        while self.sent < number:
+            self.send(CASES[self.sent])
+        return self.send(CASES[number])
+
+    def send(self, case):
+        self.sent += 1
+        prepare(case["name"], self.agent, self.ids)
+        request = case["request"]
+        path = request["path"]
+        for recorded, ours in self.ids.items():
+            path = path.replace(recorded, ours)
+        body = request.get("body")
+        if "body_base64" in request:
+            body = base64.b64decode(request["body_base64"])
+        elif "json" in request:
+            body = json.dumps(request["json"])
+        conn = Client(self.agent.host, self.agent.port, None).start(request["method"], path, body=body, headers=request["headers"])
+        got = Answer(conn.getresponse())
+        conn.close()
+        if case["name"] in ("exec", "exec a long one"):
+            self.ids[json.loads(case["response"]["body"])["processId"]] = got.json["processId"]
+        for recorded, ours in self.ids.items():
+            assert len(recorded) == len(ours)
+            got.body = got.body.replace(ours.encode(), recorded.encode())
+        return got
+
+
+@pytest.fixture(scope="module", params=["isolated", "plain"])
+def replay(request):
+    with Service(start_s=0, token="testtoken", isolate=request.param == "isolated") as service:
         service.create("one")
-        yield service, AgentClient(service, "one"), {}
+        yield Replay(service)
 
 
 def prepare(name, agent, ids):
@@ -93,32 +129,11 @@ def fixed(headers):
 
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[case["name"].replace(" ", "-") for case in CASES])
-def test_answer(real, number):
-    service, agent, ids = real
-    case = CASES[number]
-    prepare(case["name"], agent, ids)
-    request, want = case["request"], case["response"]
-    path = request["path"]
-    for recorded, ours in ids.items():
-        path = path.replace(recorded, ours)
-    body = request.get("body")
-    if "body_base64" in request:
-        body = base64.b64decode(request["body_base64"])
-    elif "json" in request:
-        body = json.dumps(request["json"])
-    client = Client(agent.host, agent.port, None)
-    conn = client.start(request["method"], path, body=body, headers=request["headers"])
-    got = Answer(conn.getresponse())
-    conn.close()
-
-    if case["name"] in ("exec", "exec a long one"):
-        ids[json.loads(want["body"])["processId"]] = got.json["processId"]
-    for recorded, ours in ids.items():
-        assert len(recorded) == len(ours)
-        got.body = got.body.replace(ours.encode(), recorded.encode())
-
+def test_answer(replay, number):
+    want = CASES[number]["response"]
+    got = replay.answer(number)
     assert got.status == want["status"]
-    assert comparable(got.headers, got.body, want["body_encoding"], service.inside("one")) == comparable(
+    assert comparable(got.headers, got.body, want["body_encoding"], replay.service.inside("one")) == comparable(
         want["headers"], want["body"], want["body_encoding"], WORKSPACE)
     assert fixed(got.headers) == fixed(want["headers"])
     if "content-length" in want["headers"]:

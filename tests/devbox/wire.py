@@ -142,7 +142,7 @@ class Connection:
     def __init__(self, sock):
         self.sock = sock
         self.buf = bytearray()
-        self.closed = False
+        self.exempt = False
 
     # in
 
@@ -294,7 +294,6 @@ class Connection:
 
     def close(self, reset=False):
         """Any thread, also while another one reads or writes."""
-        self.closed = True
         try:
             if reset:
                 self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -310,7 +309,7 @@ class Server:
     """Connections of one listening socket.  `where` and `box` are what rules are matched with; handle(request) -> Reply.
     Paths that begin with `exempt` are never injured; relay(request) -> (socket, target) hands a request on, or None."""
 
-    def __init__(self, listener, handle, faults, where, box=None, exempt=None, relay=None):
+    def __init__(self, listener, handle, faults, where, box=None, exempt=None, relay=None, tls=None):
         self.listener = listener
         self.handle = handle
         self.faults = faults
@@ -318,6 +317,12 @@ class Server:
         self.box = box
         self.exempt = exempt
         self.relay = relay
+        self.tls = None
+        if tls:
+            import ssl
+
+            self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.tls.load_cert_chain(*tls)
         self.lock = threading.Lock()
         self.connections = set()
         self.log = []  # (method, target, status; 0 is no whole answer)
@@ -353,9 +358,11 @@ class Server:
 
     def serve(self, conn):
         try:
+            if self.tls:
+                conn.sock = self.tls.wrap_socket(conn.sock, server_side=True)
             while self.serve_one(conn):
                 pass
-        except Gone:
+        except (Gone, OSError):  # of TLS
             pass
         finally:
             with self.lock:
@@ -371,8 +378,8 @@ class Server:
         if onward:
             pass_on(conn, request, *onward)
             return False
-        exempt = self.exempt and request.path.startswith(self.exempt)
-        effect = {} if exempt else self.faults.match(self.where, self.box, request.method, request.path)
+        conn.exempt = bool(self.exempt) and request.path.startswith(self.exempt)
+        effect = {} if conn.exempt else self.faults.match(self.where, self.box, request.method, request.path)
         request.effect = effect
         entry = [request.method, request.target, 0]
         with self.lock:
@@ -404,15 +411,16 @@ class Server:
             request.body()
             rest = False
         keep = not (rest or reply.close or request.headers.get("connection", "").lower() == "close")
+        body = reply.body
         if request.method == "HEAD":
-            reply.headers.append(("content-length", str(len(reply.body))))
+            if isinstance(body, bytes) and not any(name == "content-length" for name, _ in reply.headers):
+                reply.headers.append(("content-length", str(len(body))))
             reply.body = b""
         try:
             conn.send_reply(reply, effect, keep)
         finally:
-            end = getattr(reply.body, "close", None)
-            if end:
-                end()
+            if hasattr(body, "close"):
+                body.close()
         entry[2] = reply.status
         if rest:
             conn.linger()
@@ -425,19 +433,21 @@ class Server:
             raise Gone
         if effect.get("hang"):
             conn.wait_gone()
+        if "body" in effect:
+            return Reply(effect.get("status", 200), effect["body"].encode("utf-8", "surrogateescape"), effect.get("kind", JSON))
         status = effect.get("status")
         if not status:
             return None
-        headers = [("retry-after", str(effect["retry_after"]))] if "retry_after" in effect else []
+        headers = [(name.replace("_", "-"), str(effect[name])) for name in ("retry_after", "location") if name in effect]
         message = effect.get("message", REASON.get(status, "injected"))
         if self.where == "control":
             return reply_json({"code": status, "message": message}, 200 if effect.get("as_200") else status, headers=headers)
         return Reply(status, message.encode(), PLAIN, headers)
 
     def cut_all(self):
-        """Close every connection, in the middle of whatever it does."""
+        """Close every connection, in the middle of whatever it does, but those with exempt requests."""
         with self.lock:
-            all_of_them = list(self.connections)
+            all_of_them = [conn for conn in self.connections if not conn.exempt]
         for conn in all_of_them:
             conn.close()
         return len(all_of_them)
@@ -449,6 +459,7 @@ class Server:
         except OSError:
             pass
         self.listener.close()
+        self.exempt = None
         self.cut_all()
 
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The official SDK through the life of a box: node drive.mjs BASE_URL KUBECONFIG NAME; prints what it saw as JSON.
 import { readFileSync } from 'node:fs'
+import { File } from 'node:buffer'
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
 
 const [baseUrl, kubeconfig, name] = process.argv.slice(2)
 const entry = createRequire(`${process.cwd()}/x.js`).resolve('@labring/devbox-sdk')
 const { DevboxSDK } = await import(pathToFileURL(entry))
+globalThis.File ??= File // node 18 has it there only
 const sdk = new DevboxSDK({ baseUrl, kubeconfig: readFileSync(kubeconfig, 'utf8'), http: { timeout: 20000, retries: 0 } })
 const seen = {}
 
