@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "local/rootfs.h"
 #include "local/runtime.h"
+#include "local/volume.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -146,6 +147,10 @@ static void check_runtime(const struct sink *s, const struct sbx_config *config,
 		say(s, "limits", false, false,
 		    "no limits of cpu and memory, and no pause (processes are limited all the same): %s",
 		    rt.no_limits);
+	if (sbx_volume_possible(&err) == 0)
+		say(s, "disk limits", true, false, "ok: an image for each sandbox with limits.disk");
+	else
+		say(s, "disk limits", false, false, "%s", err.text);
 }
 
 static void check_programs(const struct sink *s)
