@@ -37,6 +37,27 @@ struct sbx_box *sbx_box_get(struct sbx_box *box)
 	return box;
 }
 
+/* for an event of the provider, which holds no reference: false if the last one is gone already */
+static bool get_alive(struct sbx_box *box)
+{
+	unsigned int refs = atomic_load(&box->refs);
+
+	while (refs > 0) {
+		if (atomic_compare_exchange_weak(&box->refs, &refs, refs + 1))
+			return true;
+	}
+	return false;
+}
+
+static void on_free(struct sbx_task *task)
+{
+	struct sbx_box *box = sbx_container_of(task, struct sbx_box, free_task);
+
+	sbx_lock_done(&box->lock);
+	sbx_lock_done(&box->save_lock);
+	free(box);
+}
+
 void sbx_box_put(struct sbx_box *box)
 {
 	struct sbx_list *p, *tmp;
@@ -52,9 +73,12 @@ void sbx_box_put(struct sbx_box *box)
 	sbx_monitor_done(&box->monitor);
 	if (box->pbox)
 		box->catalog->ops->box_put(box->pbox);
-	sbx_lock_done(&box->lock);
-	sbx_lock_done(&box->save_lock);
-	free(box);
+	/* an event may be on its way into get_alive() at this moment, on the loop: there comes the end */
+	box->free_task.fn = on_free;
+	if (sbx_loop_inside(box->catalog->loop))
+		on_free(&box->free_task);
+	else
+		sbx_loop_post(box->catalog->loop, &box->free_task);
 }
 
 const struct sbx_provider_ops *sbx_box_ops(const struct sbx_box *box)
@@ -193,8 +217,9 @@ static void on_state(void *data, enum sbx_box_state state, const struct sbx_err 
 	struct sbx_list todo;
 	bool deleted, start = false, stop;
 
+	if (!get_alive(box))
+		return;
 	sbx_list_init(&todo);
-	sbx_box_get(box);
 	sbx_lock(&box->lock);
 	deleted = box->deleted;
 	if (!deleted) {
@@ -261,7 +286,10 @@ static void on_progress(void *data, const char *text)
 {
 	struct sbx_box *box = data;
 
+	if (!get_alive(box))
+		return;
 	sbx_catalog_event(box->catalog, box->name, "%s", text);
+	sbx_box_put(box);
 }
 
 static const struct sbx_box_events box_events = { .state = on_state, .progress = on_progress };

@@ -10,6 +10,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "gate.h"
+#include "loop.h"
 #include "monitor.h"
 #include "provider.h"
 #include "use.h"
@@ -46,6 +47,7 @@ struct sbx_box {
 	bool loading;		     /* main thread, at mount: settings come from the store */
 	struct sbx_lock save_lock;   /* one save of settings at a time; before all other locks */
 	struct sbx_list deleting;    /* guarded by catalog->lock: in catalog->deleting, with a reference */
+	struct sbx_task free_task;   /* see sbx_box_put */
 	bool ephemeral;		     /* made by this mount, to be deleted at its end: -o ephemeral */
 
 	struct sbx_lock lock;

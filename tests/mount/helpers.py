@@ -667,6 +667,9 @@ class Mount:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
                 pass
+        for m in mountpoints():
+            if m.startswith(str(self.state) + "/"):
+                sh(["umount", "-l", m])
         if os.environ.get("SBX_KEEP") != "1":
             shutil.rmtree(self.base, onerror=make_removable)
 
