@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The example sessions of docs/examples do what they say; processes of one's own, and what a box uses."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,13 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
 
 
 @pytest.mark.bound(120)
-def test_the_session_of_an_agent_goes_through(mnt):
-    done = sh(["sh", EXAMPLES / "agent.sh", mnt.path], seconds=100).ok()
+@pytest.mark.parametrize("deny", [[], ["coin(hive|miner)"]], ids=["without a policy", "with a policy"])
+def test_the_session_of_an_agent_goes_through(fresh_mnt, deny):
+    m = fresh_mnt(config={"policy": {"deny": deny}} if deny else {})
+    done = sh(["sh", EXAMPLES / "agent.sh", m.path], seconds=100).ok()
     assert done.text.endswith("agent example: ok\n")
+    assert ("allows it" in done.text) == (not deny) and ("coin(hive|miner)" in done.text) == bool(deny), done.text
+    assert os.listdir(m.path) == [".sbxfs"]
 
 
 def test_new_starts_a_process_and_tells_its_number(box):
