@@ -7,7 +7,22 @@ import threading
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, expect_errno, finish, limits, loop_devices, need_limits, sh, skip, spawn, wait_for, why_no_limits
+from helpers import (
+    ROOT,
+    SBXFS,
+    expect_errno,
+    finish,
+    kill,
+    limits,
+    loop_devices,
+    need_limits,
+    sh,
+    skip,
+    spawn,
+    until_waiting,
+    wait_for,
+    why_no_limits,
+)
 
 MB = 1 << 20
 
@@ -440,3 +455,71 @@ def test_a_box_without_a_disk_limit_cannot_get_one_and_says_so(mnt):
     assert "make one from a template that has limits.disk" in box.error()
     (box / "limits/disk").write_text("max")
     box.delete()
+
+
+# ---- a runtime that takes its time ----
+
+
+@pytest.fixture
+def slow_update(fresh_mnt, tmp):
+    """A mount whose runtime changes limits only when the returned file is gone."""
+    need_limits()
+    real = re.search(r"OCI runtime\s+ok: (\S+)", sh([SBXFS, "check", "local"]).text)[1]
+    os.chmod(tmp, 0o755)
+    gate, wrapper = tmp / "gate", tmp / os.path.basename(real)
+    wrapper.write_text(
+        f'#!/bin/sh\ncase " $* " in *" update "*) echo update >> {tmp}/calls; : > {tmp}/came; while [ -e {gate} ]; do sleep 0.02; done;; esac\nexec {real} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    gate.touch()
+    return fresh_mnt(config={"oci_runtime": str(wrapper)}), gate, tmp / "came"
+
+
+def test_a_writer_that_waits_can_be_killed_and_holds_up_nobody(slow_update):
+    m, gate, came = slow_update
+    box = m.box()
+    box.ready()
+    writer = spawn(f"echo 200M > {box}/limits/memory")
+    wait_for(came.exists, "the runtime is at it")
+    until_waiting(writer, "the writer")
+    assert (box / "limits/memory").read_text() == f"{512 * MB}\n", "what is in force"
+    assert box.go("print('runs meanwhile')").text == "runs meanwhile\n"
+    assert sh(["ls", "-lR", str(box / "limits")]).rc == 0
+    kill(writer)
+    gate.unlink()
+    wait_for(lambda: (box / "limits/memory").read_text() == f"{200 * MB}\n", "the change goes on")
+    assert cgroup_file(box, "memory.limit_in_bytes", "memory.max") == str(200 * MB)
+
+
+def test_changes_that_wait_for_the_runtime_are_made_by_one_call(slow_update):
+    m, gate, came = slow_update
+    calls = came.parent / "calls"
+    box = m.box()
+    box.ready()
+    writers = [spawn(f"echo 200M > {box}/limits/memory")]
+    wait_for(came.exists, "the runtime is at it")
+    for name, text in [("cpu", "0.3"), ("pids", "77")]:
+        writers.append(spawn(f"echo {text} > {box}/limits/{name}"))
+    for writer in writers:
+        until_waiting(writer, "a writer")
+    came.unlink()
+    gate.unlink()
+    for writer in writers:
+        finish(writer).ok()
+    assert (box / "limits/memory").read_text() == f"{200 * MB}\n"
+    assert (box / "limits/cpu").read_text() == "0.3\n"
+    assert (box / "limits/pids").read_text() == "77\n"
+    assert calls.read_text().count("update") == 2, "cpu and pids came with one"
+
+
+def test_stop_and_delete_do_not_wait_for_a_change(slow_update):
+    m, gate, came = slow_update
+    box = m.box()
+    box.ready()
+    writer = spawn(f"echo 200M > {box}/limits/memory")
+    wait_for(came.exists, "the runtime is at it")
+    until_waiting(writer, "the writer")
+    box.delete()
+    assert not box.path.exists()
+    gate.unlink()
+    assert finish(writer).rc != 0
