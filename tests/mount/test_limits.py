@@ -461,7 +461,7 @@ def test_a_box_without_a_disk_limit_cannot_get_one_and_says_so(mnt):
 
 
 @pytest.fixture
-def slow_update(fresh_mnt, tmp):
+def slow_update(tmp, fresh_mnt):  # the daemon ends before its runtime goes
     """A mount whose runtime changes limits only when the returned file is gone."""
     need_limits()
     real = re.search(r"OCI runtime\s+ok: (\S+)", sh([SBXFS, "check", "local"]).text)[1]
