@@ -30,6 +30,13 @@ struct sbx_languages {
 	size_t n;
 };
 
+/* what a new box finds in its workspace */
+struct sbx_template_file {
+	char *to;      /* inside the workspace: "a/b", or "." for the workspace itself; checked, no "..", no '/' in front */
+	char *from;    /* absolute path on the host: a file or a folder */
+	uint64_t mode; /* permission bits of files; UINT64_MAX = as they are */
+};
+
 /* when boxes go by themselves; UINT64_MAX = never */
 struct sbx_cleanup {
 	uint64_t idle_ms;    /* not used for so long: stopped */
@@ -41,9 +48,12 @@ struct sbx_cleanup {
 struct sbx_template {
 	char *name;
 	char *rootfs; /* absolute path of another root, NULL = the host's /usr */
+	char *runtime; /* what `runtime` shows, NULL = the backend's word */
 	enum sbx_network network;
 	struct sbx_limits limits;
 	char **env; /* NAME=value, NULL at the end; NULL = none */
+	struct sbx_template_file *files;
+	size_t files_n;
 	struct sbx_languages languages; /* its own first, then those of the configuration */
 	struct sbx_cleanup cleanup;
 };

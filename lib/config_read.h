@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns: what the files that read the configuration share: config.c (the whole), config_value.c (one value),
- * config_template.c and config_language.c.  For them only.  Main thread.
+ * config_template.c, config_files.c and config_language.c.  For them only.  Main thread.
  *
  * Each mapping is a table of its keys, NAME_keys[]: the parser knows nothing else, and tests/unit/test_docs.py compares
  * the tables with the documentation.
@@ -85,6 +85,13 @@ struct sbx_template *sbx_config_template_get(struct sbx_config_loader *l, const 
 /* sbx_config_templates_complete - what a template does not say itself is as at the top.  -ENOMEM */
 int sbx_config_templates_complete(struct sbx_config_loader *l);
 void sbx_config_template_done(struct sbx_template *t);
+
+/* ---- config_files.c ---- */
+
+/* sbx_config_files - `files` of a template; the field is its `files` */
+int sbx_config_files(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key,
+		     void *field);
+void sbx_config_files_done(struct sbx_template *t);
 
 /* ---- config_language.c ---- */
 

@@ -173,9 +173,11 @@ static int read_network(struct sbx_yaml *y, const struct sbx_yaml_value *v, cons
 
 static const struct sbx_config_key template_keys[] = {
 	{ "rootfs", FIELD(rootfs), sbx_config_path },
+	{ "runtime", FIELD(runtime), sbx_config_text },
 	{ "network", FIELD(network), read_network },
 	{ "limits", FIELD(limits), read_limits },
 	{ "env", FIELD(env), read_env },
+	{ "files", FIELD(files), sbx_config_files },
 	{ "languages", FIELD(languages), sbx_config_languages },
 	{ "cleanup", FIELD(cleanup), read_cleanup },
 	{ NULL },
@@ -262,6 +264,8 @@ void sbx_config_template_done(struct sbx_template *t)
 {
 	free(t->name);
 	free(t->rootfs);
+	free(t->runtime);
+	sbx_config_files_done(t);
 	sbx_config_texts_free(t->env);
 	sbx_config_languages_done(&t->languages);
 }

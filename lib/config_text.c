@@ -83,6 +83,23 @@ static void languages(struct sbx_buf *out, const char *indent, const struct sbx_
 	}
 }
 
+static void files(struct sbx_buf *out, const char *indent, const struct sbx_template *t)
+{
+	size_t i;
+
+	if (t->files_n > 0)
+		sbx_buf_printf(out, "%sfiles:\n", indent);
+	for (i = 0; i < t->files_n; i++) {
+		sbx_buf_printf(out, "%s  ", indent);
+		quoted(out, t->files[i].to, strlen(t->files[i].to));
+		sbx_buf_text(out, ": {from: ");
+		quoted(out, t->files[i].from, strlen(t->files[i].from));
+		if (t->files[i].mode != UINT64_MAX)
+			sbx_buf_printf(out, ", mode: \"%03o\"", (unsigned int)t->files[i].mode);
+		sbx_buf_text(out, "}\n");
+	}
+}
+
 static void cleanup(struct sbx_buf *out, const char *indent, const struct sbx_cleanup *c)
 {
 	char deeper[32];
@@ -104,6 +121,7 @@ int sbx_template_print(const struct sbx_template *template, const char *indent, 
 	char *const *env;
 
 	key_text(out, indent, "rootfs", template->rootfs);
+	key_text(out, indent, "runtime", template->runtime);
 	sbx_buf_printf(out, "%snetwork: %s\n", indent, sbx_network_name(template->network));
 	sbx_buf_printf(out, "%slimits:\n", indent);
 	snprintf(deeper, sizeof(deeper), "%s  ", indent);
@@ -120,6 +138,7 @@ int sbx_template_print(const struct sbx_template *template, const char *indent, 
 			sbx_buf_text(out, "\n");
 		}
 	}
+	files(out, indent, template);
 	languages(out, indent, &template->languages);
 	cleanup(out, indent, &template->cleanup);
 	return out->failed ? -ENOMEM : 0;

@@ -9,6 +9,7 @@
 #include "base/spawn.h"
 #include "init/protocol.h"
 #include "local/bundle.h"
+#include "local/fill.h"
 #include "local/runtime.h"
 
 #include <errno.h>
@@ -43,7 +44,7 @@ void sbx_container_tell(struct sbx_pbox *box, enum sbx_box_state state, const st
 		box->events->state(box->data, state, why);
 }
 
-static void progress(struct sbx_pbox *box, const char *text)
+void sbx_container_progress(struct sbx_pbox *box, const char *text)
 {
 	bool put;
 
@@ -78,6 +79,15 @@ static void give_up(struct sbx_pbox *box)
 	if (box->want != WANT_DELETED)
 		box->want = WANT_DOWN;
 	sbx_unlock(&box->lock);
+}
+
+void sbx_container_fail(struct sbx_pbox *box, const struct sbx_err *why)
+{
+	sbx_lock(&box->lock);
+	box->why = *why;
+	sbx_unlock(&box->lock);
+	give_up(box);
+	sbx_container_tell(box, SBX_BOX_FAILED, why);
 }
 
 /* ---- the init's socket ---- */
@@ -437,6 +447,8 @@ static void step_none(struct sbx_pbox *box, enum box_want want)
 	struct sbx_err err = SBX_ERR_INIT;
 	enum runtime_state state;
 
+	if (sbx_fill_step(box, want == WANT_UP || want == WANT_PAUSED))
+		return;
 	if (want == WANT_DELETED) {
 		box->oci_busy = true; /* nothing more is to be done with it */
 		sbx_container_sweep(box);
@@ -454,21 +466,17 @@ static void step_none(struct sbx_pbox *box, enum box_want want)
 	}
 	state = sbx_runtime_state(box->provider, &err);
 	if (state == RUNTIME_FAILED) {
-		sbx_lock(&box->lock);
-		box->why = err;
-		sbx_unlock(&box->lock);
-		give_up(box);
-		sbx_container_tell(box, SBX_BOX_FAILED, &err);
+		sbx_container_fail(box, &err);
 		return;
 	}
 	sbx_container_tell(box, SBX_BOX_CREATING, NULL);
 	if (state != RUNTIME_READY) {
-		progress(box, "looking for an OCI runtime that works");
+		sbx_container_progress(box, "looking for an OCI runtime that works");
 		return; /* sbx_runtime_state() kicks all boxes when it knows */
 	}
 	if (!sbx_oci_slot(box))
 		return;
-	progress(box, "starting the container");
+	sbx_container_progress(box, "starting the container");
 	if (start(box, &err) < 0)
 		start_failed(box, &err);
 }

@@ -25,8 +25,10 @@
 #include <stdatomic.h>
 
 struct sbx_spawn_result;
+struct sbx_fill;
 
 #define IO_BUF_BYTES (256u * 1024)
+#define FILL_WORKERS 4 /* copies of templates at the same time */
 
 /* which runtime starts our containers, and what it can do here; see probe.h */
 struct sbx_runtime {
@@ -45,6 +47,8 @@ struct sbx_provider {
 	struct sbx_local_state *state;
 	struct sbx_worker *prober;  /* finds the runtime */
 	struct sbx_worker *sweeper; /* empties the trash */
+	struct sbx_worker *fillers[FILL_WORKERS]; /* copy files of templates */
+	unsigned int filling[FILL_WORKERS];	  /* loop thread: copies that each has to do */
 	char *io_buf;		    /* loop thread */
 
 	struct sbx_lock lock;
@@ -122,6 +126,8 @@ struct sbx_pbox {
 	bool disk_stopped;	 /* guarded by lock: the disk watcher did it */
 
 	/* loop thread only */
+	struct sbx_fill *fill; /* the copy of its template's files, at work; see fill.h */
+	bool unfilled;	      /* they are not all there; before the loop knows the box: whoever makes it */
 	struct sbx_task task; /* step; holds a reference while queued */
 	bool task_posted;     /* guarded by lock */
 	bool oci_busy;	      /* a runtime program works on it */
@@ -157,6 +163,10 @@ bool sbx_container_check(struct sbx_pbox *box);
 void sbx_container_stop_for(struct sbx_pbox *box, const struct sbx_err *why);
 /* sbx_container_tell - an event, if somebody listens and it is news; loop thread */
 void sbx_container_tell(struct sbx_pbox *box, enum sbx_box_state state, const struct sbx_err *why);
+/* sbx_container_progress - a line for .sbxfs/events, if somebody listens; loop thread */
+void sbx_container_progress(struct sbx_pbox *box, const char *text);
+/* sbx_container_fail - it cannot be started, and has no container: FAILED; loop thread */
+void sbx_container_fail(struct sbx_pbox *box, const struct sbx_err *why);
 /* sbx_container_sweep - it has no container any more: delete its files, then GONE (sweep.c); loop thread */
 void sbx_container_sweep(struct sbx_pbox *box);
 /* sbx_conn_put - under box->lock */

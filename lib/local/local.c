@@ -13,6 +13,7 @@
 #include "init/protocol.h"
 #include "limit.h"
 #include "local/bundle.h"
+#include "local/fill.h"
 #include "local/internal.h"
 #include "local/stored.h"
 #include "local/usage.h"
@@ -109,6 +110,7 @@ struct sbx_pbox *sbx_pbox_new(struct sbx_provider *p, const struct sbx_record *r
 	sbx_lock_init(&box->save_lock);
 	box->provider = p;
 	box->record = *record;
+	box->unfilled = record->unfilled;
 	atomic_init(&box->workspace_fd, workspace_fd);
 	box->events = events;
 	box->data = data;
@@ -153,6 +155,7 @@ static void provider_free(struct sbx_provider *p)
 {
 	sbx_worker_free(p->prober);
 	sbx_worker_free(p->sweeper);
+	sbx_fill_free(p);
 	sbx_state_close(p->state);
 	pthread_cond_destroy(&p->idle);
 	sbx_lock_done(&p->lock);
@@ -180,9 +183,9 @@ static int local_open(const struct sbx_config *config, struct sbx_loop *loop, st
 	sbx_list_init(&p->boxes);
 	sbx_list_init(&p->oci_queue);
 	p->io_buf = malloc(IO_BUF_BYTES);
-	p->prober = sbx_worker_new();
-	p->sweeper = sbx_worker_new();
-	if (!p->io_buf || !p->prober || !p->sweeper) {
+	p->prober = sbx_worker_new("sbxfs-probe");
+	p->sweeper = sbx_worker_new("sbxfs-sweep");
+	if (sbx_fill_new(p) < 0 || !p->io_buf || !p->prober || !p->sweeper) {
 		provider_free(p);
 		return sbx_err_set(err, ENOMEM, "no memory for the local provider");
 	}
@@ -268,6 +271,8 @@ static void local_close(struct sbx_provider *p)
 	r = busy_locked(p);
 	sbx_unlock(&p->lock);
 	/* the loop may still post to them: it is refused from now on, and they are freed at the very end */
+	if (r == 0) /* else one may hang in a file of the host; what it copies is copied at the next mount */
+		sbx_fill_stop(p);
 	sbx_worker_stop(p->prober);
 	sbx_worker_stop(p->sweeper); /* what is left in the trash is swept at the next open */
 	loop_drain(p);
@@ -362,6 +367,8 @@ static int local_box_create(struct sbx_provider *p, const char *name, const stru
 	snprintf(rec.template, sizeof(rec.template), "%s", t->name);
 	rec.limits.memory_bytes = sbx_limits_memory(rec.limits.memory_bytes);
 	rec.rootfs = t->rootfs ? strdup(t->rootfs) : NULL;
+	rec.runtime = t->runtime ? strdup(t->runtime) : NULL;
+	rec.unfilled = t->files_n > 0;
 	r = sbx_state_create(p->state, &rec, &fd, err);
 	box = r == 0 ? sbx_pbox_new(p, &rec, fd, events, data) : NULL;
 	if (!box) {
@@ -428,7 +435,9 @@ static void local_box_delete(struct sbx_pbox *box)
 static void local_box_info(struct sbx_pbox *box, struct sbx_pbox_info *ret)
 {
 	ret->id = box->container;
-	ret->runtime = box->record.rootfs ? box->record.rootfs : "host root";
+	ret->runtime = box->record.runtime  ? box->record.runtime
+		       : box->record.rootfs ? box->record.rootfs
+					    : "host root";
 	ret->network = sbx_network_name(box->record.network);
 	ret->workspace = SBX_INIT_WORKSPACE;
 	ret->template = box->record.template;

@@ -27,6 +27,8 @@ int sbx_record_format(const struct sbx_record *rec, struct sbx_buf *out, struct 
 	cJSON_AddStringToObject(j, "template", rec->template);
 	if (rec->rootfs)
 		cJSON_AddStringToObject(j, "rootfs", rec->rootfs);
+	if (rec->runtime)
+		cJSON_AddStringToObject(j, "runtime", rec->runtime);
 	cJSON_AddNumberToObject(j, "network", rec->network);
 	cJSON_AddNumberToObject(j, "id_base", rec->id_base);
 	if (rec->volume)
@@ -67,6 +69,7 @@ static int take(const cJSON *j, struct sbx_record *ret, struct sbx_err *err)
 	const cJSON *limits = cJSON_GetObjectItemCaseSensitive(j, "limits");
 	const char *id = string_of(j, "id"), *template = string_of(j, "template");
 	const char *created = string_of(j, "created"), *rootfs = string_of(j, "rootfs");
+	const char *runtime = string_of(j, "runtime");
 	double network = number_of(j, "network"), base = number_of(j, "id_base");
 	long long sec;
 	long nsec;
@@ -96,11 +99,10 @@ static int take(const cJSON *j, struct sbx_record *ret, struct sbx_err *err)
 			return sbx_err_set(err, EINVAL, "limits.%s is missing", sbx_limit_kinds[i].stored);
 		*sbx_limit_at(&ret->limits, (enum sbx_limit)i) = strtoull(text, NULL, 10);
 	}
-	if (rootfs) {
-		ret->rootfs = strdup(rootfs);
-		if (!ret->rootfs)
-			return sbx_err_set(err, ENOMEM, "no memory");
-	}
+	ret->rootfs = rootfs ? strdup(rootfs) : NULL;
+	ret->runtime = runtime ? strdup(runtime) : NULL;
+	if ((rootfs && !ret->rootfs) || (runtime && !ret->runtime))
+		return sbx_err_set(err, ENOMEM, "no memory");
 	return 0;
 }
 
@@ -115,5 +117,7 @@ int sbx_record_parse(const char *json, struct sbx_record *ret, struct sbx_err *e
 	cJSON_Delete(j);
 	if (r == 0)
 		*ret = rec;
+	else
+		sbx_record_done(&rec);
 	return r;
 }

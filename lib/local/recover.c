@@ -93,7 +93,9 @@ static void sweep_old(struct sbx_job *job, const atomic_bool *stop)
 	struct old_trash *t = sbx_container_of(job, struct old_trash, job);
 	struct sbx_err err = SBX_ERR_INIT;
 
-	if (sbx_state_sweep(t->p->state, t->id, 0, stop, &err) < 0)
+	struct sbx_removal removal = { .stop = stop };
+
+	if (sbx_state_sweep(t->p->state, t->id, 0, &removal, &err) < 0)
 		sbx_debug(SBX_LOG_LOCAL, "trash: %s", err.text);
 	free(t);
 }

@@ -368,6 +368,7 @@ static int load(int dir_fd, const char *name, struct sbx_record *ret, int *ret_f
 	if (r < 0)
 		return sbx_err_wrap(err, r, "sandbox '%s': box.json", name);
 	snprintf(ret->name, sizeof(ret->name), "%s", name);
+	ret->unfilled = faccessat(box_fd, SBX_STATE_UNFILLED, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 	*ret_fd = -1;
 	if (ret->volume) /* mounted when it is needed */
 		return 0;
@@ -482,6 +483,11 @@ static int fill_new(struct sbx_local_state *s, int box_fd, struct sbx_record *re
 			return sbx_err_sys(err, errno, "cannot give the workspace to its user");
 	}
 	r = write_record(box_fd, rec, err);
+	if (r == 0 && rec->unfilled) {
+		r = write_file(box_fd, SBX_STATE_UNFILLED, "", 0, 0600);
+		if (r < 0)
+			sbx_err_sys(err, -r, "cannot write in the sandbox's folder");
+	}
 	if (r < 0)
 		return r;
 	*ret_fd = sbx_take_fd(fd);
@@ -570,13 +576,13 @@ int sbx_state_trash(struct sbx_local_state *s, const struct sbx_record *rec, str
 }
 
 int sbx_state_sweep(struct sbx_local_state *s, const char *id, uint32_t id_base,
-		    const atomic_bool *stop, struct sbx_err *err)
+		    struct sbx_removal *removal, struct sbx_err *err)
 {
 	int r;
 
-	r = sbx_volume_empty(s->trash_fd, id, stop);
+	r = sbx_volume_empty(s->trash_fd, id, removal);
 	if (r == 0)
-		r = sbx_tree_remove(s->trash_fd, id, stop);
+		r = sbx_tree_remove(s->trash_fd, id, removal);
 	if (r == 0)
 		mark_ids(s, id_base, false);
 
@@ -642,5 +648,6 @@ void sbx_state_names_free(char **names, size_t n)
 void sbx_record_done(struct sbx_record *rec)
 {
 	free(rec->rootfs);
-	rec->rootfs = NULL;
+	free(rec->runtime);
+	rec->rootfs = rec->runtime = NULL;
 }

@@ -4,7 +4,7 @@
  *   lock          held by the one daemon that uses the directory
  *   id            8 hex digits, part of the names of our containers
  *   init-HASH     the in-sandbox program
- *   boxes/NAME/   box.json (struct sbx_record) and workspace/
+ *   boxes/NAME/   unfilled (see fill.h), box.json (struct sbx_record) and workspace/
  *   trash/ID/     boxes that were deleted, until they are swept;  new-ID: being made
  * and, apart, what does not outlive a container: the run directory (root: /run/sbxfs/ID, because the user
  * namespace's root must be able to walk to it; else STATE/run) with oci/ (the runtime's own) and ID/ (bundles).
@@ -27,6 +27,7 @@ struct sbx_err;
 /* host ids of boxes, as root: this range unless /etc/subuid and /etc/subgid have one for "sbxfs" */
 #define SBX_IDS_DEFAULT_BASE 0x70000000u
 #define SBX_IDS_DEFAULT_COUNT 0x0fff0000u
+#define SBX_STATE_UNFILLED "unfilled"
 #define SBX_STATE_RUN_ROOT "/run/sbxfs" /* run directories of root's daemons */
 #define SBX_IDS_PER_BOX 65536u
 #define SBX_IDS_SLOTS_MAX 32768u
@@ -50,11 +51,13 @@ struct sbx_record {
 	char id[9]; /* 8 hex digits, never used twice */
 	char template[128];
 	char *rootfs; /* malloc'ed, NULL = the host's */
+	char *runtime; /* malloc'ed, what `runtime` shows, NULL = after rootfs */
 	enum sbx_network network;
 	bool volume; /* its workspace lies in a volume of its own, see volume.h */
 	struct sbx_limits limits;
 	uint32_t id_base; /* host id of the box's id 0; 0 for an ordinary user */
 	struct timespec created;
+	bool unfilled; /* files of its template are still to be copied: SBX_STATE_UNFILLED lies in its folder */
 };
 
 void sbx_record_done(struct sbx_record *rec);
@@ -84,12 +87,17 @@ int sbx_state_volume_limit(struct sbx_local_state *s, const struct sbx_record *r
 int sbx_state_save(struct sbx_local_state *s, const struct sbx_record *rec, struct sbx_err *err);
 /* sbx_state_trash - take the box's folder away from its name, into the trash */
 int sbx_state_trash(struct sbx_local_state *s, const struct sbx_record *rec, struct sbx_err *err);
+/* a tree that is being deleted: zeroed but for @stop */
+struct sbx_removal {
+	const atomic_bool *stop;      /* leave the rest; NULL = never */
+	atomic_uint_fast64_t removed; /* names so far; any thread reads it */
+};
 /*
- * sbx_state_sweep - delete trash/@id; on a worker thread.  0, -ECANCELED when *@stop, or what went wrong.
+ * sbx_state_sweep - delete trash/@id; on a worker thread.  0, -ECANCELED when *removal->stop, or what went wrong.
  * @id_base: its range is free after it; 0 = none
  */
 int sbx_state_sweep(struct sbx_local_state *s, const char *id, uint32_t id_base,
-		    const atomic_bool *stop, struct sbx_err *err);
+		    struct sbx_removal *removal, struct sbx_err *err);
 /* sbx_state_list_dir - names in one of our folders, sorted; free with sbx_state_names_free */
 int sbx_state_list_dir(int dir_fd, char ***ret, size_t *ret_n, struct sbx_err *err);
 void sbx_state_names_free(char **names, size_t n);
@@ -98,7 +106,8 @@ void sbx_state_names_free(char **names, size_t n);
 /*
  * sbx_tree_remove - delete @name in @dir_fd with all below it.  Never follows a link, never leaves the
  * file system, copes with folders that have no permissions (as their owner or root).  0, -ECANCELED, -errno.
+ * @removal: NULL = to the end, and nobody wants to know how far it is
  */
-int sbx_tree_remove(int dir_fd, const char *name, const atomic_bool *stop);
+int sbx_tree_remove(int dir_fd, const char *name, struct sbx_removal *removal);
 
 #endif

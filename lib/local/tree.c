@@ -21,7 +21,7 @@ struct removal {
 	int top_fd;
 	dev_t dev;
 	unsigned int moved;
-	const atomic_bool *stop;
+	struct sbx_removal *told;
 };
 
 static int open_dir(int dir_fd, const char *name)
@@ -43,6 +43,12 @@ static int open_dir(int dir_fd, const char *name)
 	return fd;
 }
 
+static int gone(struct removal *r)
+{
+	atomic_fetch_add(&r->told->removed, 1);
+	return 0;
+}
+
 static int remove_below(struct removal *r, int fd, unsigned int depth);
 
 static int remove_entry(struct removal *r, int dir_fd, const char *name, unsigned int depth)
@@ -51,14 +57,14 @@ static int remove_entry(struct removal *r, int dir_fd, const char *name, unsigne
 	struct stat st;
 	int fd, e;
 
-	if (*r->stop)
+	if (r->told->stop && *r->told->stop)
 		return -ECANCELED;
 	if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
-		return 0;
+		return gone(r);
 	if (errno != EISDIR && errno != EPERM && errno != EACCES)
 		return -errno;
 	if (unlinkat(dir_fd, name, AT_REMOVEDIR) == 0)
-		return 0;
+		return gone(r);
 	if (depth >= DEPTH_MAX) {
 		snprintf(moved, sizeof(moved), ".sbxfs-deep-%u", r->moved++);
 		return renameat(dir_fd, name, r->top_fd, moved) == 0 ? 0 : -errno;
@@ -73,7 +79,7 @@ static int remove_entry(struct removal *r, int dir_fd, const char *name, unsigne
 	e = remove_below(r, fd, depth + 1); /* closes fd */
 	if (e == 0 && unlinkat(dir_fd, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
 		e = -errno;
-	return e;
+	return e < 0 ? e : gone(r);
 }
 
 static int remove_below(struct removal *r, int fd, unsigned int depth)
@@ -113,10 +119,10 @@ static int remove_below(struct removal *r, int fd, unsigned int depth)
 	return e;
 }
 
-int sbx_tree_remove(int dir_fd, const char *name, const atomic_bool *stop)
+int sbx_tree_remove(int dir_fd, const char *name, struct sbx_removal *removal)
 {
-	static const atomic_bool never;
-	struct removal r = { .stop = stop ? stop : &never };
+	struct sbx_removal own = { .stop = NULL };
+	struct removal r = { .told = removal ? removal : &own };
 	struct stat st;
 	int fd, e;
 

@@ -219,7 +219,7 @@ int sbx_volume_open(int dir_fd, struct sbx_err *err)
 	return fd < 0 ? sbx_err_sys(err, errno, "cannot open the workspace") : fd;
 }
 
-int sbx_volume_empty(int dir_fd, const char *name, const atomic_bool *stop)
+int sbx_volume_empty(int dir_fd, const char *name, struct sbx_removal *removal)
 {
 	SBX_CLEANUP(sbx_closep) int box_fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	SBX_CLEANUP(sbx_closep) int root = -1;
@@ -228,7 +228,7 @@ int sbx_volume_empty(int dir_fd, const char *name, const atomic_bool *stop)
 	if (box_fd < 0 || !is_mounted(box_fd))
 		return 0;
 	root = openat(box_fd, "disk", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	r = root < 0 ? -errno : sbx_tree_remove(root, "workspace", stop);
+	r = root < 0 ? -errno : sbx_tree_remove(root, "workspace", removal);
 	if (r == -ECANCELED)
 		return r;
 	sbx_volume_unmount(dir_fd, name);

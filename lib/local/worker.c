@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 struct sbx_worker {
+	const char *name;
 	pthread_t thread;
 	struct sbx_lock lock;
 	pthread_cond_t more;
@@ -18,12 +19,13 @@ struct sbx_worker {
 	atomic_bool stop;     /* written under lock */
 };
 
-struct sbx_worker *sbx_worker_new(void)
+struct sbx_worker *sbx_worker_new(const char *name)
 {
 	struct sbx_worker *w = calloc(1, sizeof(*w));
 
 	if (!w)
 		return NULL;
+	w->name = name;
 	sbx_lock_init(&w->lock);
 	pthread_cond_init(&w->more, NULL);
 	sbx_list_init(&w->jobs);
@@ -34,6 +36,7 @@ static void *run(void *data)
 {
 	struct sbx_worker *w = data;
 
+	pthread_setname_np(pthread_self(), w->name);
 	sbx_lock(&w->lock);
 	for (;;) {
 		struct sbx_job *job;

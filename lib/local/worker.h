@@ -18,8 +18,8 @@ struct sbx_job {
 	struct sbx_list link; /* the worker's */
 };
 
-/* sbx_worker_new - a worker; its thread starts with the first job */
-struct sbx_worker *sbx_worker_new(void);
+/* sbx_worker_new - a worker; its thread starts with the first job.  @name: of the thread, up to 15 bytes, static */
+struct sbx_worker *sbx_worker_new(const char *name);
 /* sbx_worker_post - jobs run one after another.  0 or -errno of the thread's start.  Any thread. */
 int sbx_worker_post(struct sbx_worker *w, struct sbx_job *job, struct sbx_err *err);
 /* sbx_worker_stop - finishes what is queued (with *stop set) and joins; posts after it are refused with -ESHUTDOWN */

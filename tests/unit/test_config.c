@@ -61,6 +61,21 @@ static const struct {
 	{ "cleanup: {max_age: 7d}\n",
 	  "1: cleanup.max_age: '7d' is not a time: seconds, or 500ms, 30s, 5m, 2h, or max" },
 	{ "templates: {a: {cleanup: {idle: 0}}}\n", "1: templates.a.cleanup.idle: '0' is too small: at least 1s" },
+	{ "templates: {a: {files: {/x: /etc/hosts}}}\n",
+	  "1: templates.a.files./x: not a place in the workspace: names with '/' between them, or '.'" },
+	{ "templates: {a: {files: {a/../b: /etc/hosts}}}\n",
+	  "1: templates.a.files.a/../b: not a place in the workspace: names with '/' between them, or '.'" },
+	{ "templates: {a: {files: {a//b: /etc/hosts}}}\n",
+	  "1: templates.a.files.a//b: not a place in the workspace: names with '/' between them, or '.'" },
+	{ "templates: {a: {files: {a: etc/hosts}}}\n", "1: templates.a.files.a: 'etc/hosts' must be an absolute path" },
+	{ "templates: {a: {files: {a: }}}\n", "1: templates.a.files.a: needs a path: from: /path" },
+	{ "templates: {a: {files: {a: {mode: 644}}}}\n", "1: templates.a.files.a: needs a path: from: /path" },
+	{ "templates: {a: {files: {a: {from: /x, mode: 0888}}}}\n",
+	  "1: templates.a.files.a.mode: '0888' is not a mode: octal, 0 to 777" },
+	{ "templates: {a: {files: {a: {from: /x, mode: 4755}}}}\n",
+	  "1: templates.a.files.a.mode: '4755' is not a mode: octal, 0 to 777" },
+	{ "templates: {a: {files: [/etc/hosts]}}\n",
+	  "1: templates.a.files: must be a mapping (lines of \"name: value\")" },
 	{ "policy: {dney: []}\n", "1: policy.dney: unknown key, did you mean 'deny'?" },
 	{ "limits: {memory: lots}\n", "1: limits.memory: 'lots' is not a size: bytes, or 64M, 1.5G, or max" },
 	{ "limits: {memory: 1M}\n", "1: limits.memory: '1M' is too small: at least 16M" },
@@ -219,7 +234,11 @@ static void every_key_is_read(void **state)
 				       "    limits: {pids: 50}\n"
 				       "  big:\n"
 				       "    rootfs: /srv/root\n"
+				       "    runtime: R 4.3\n"
 				       "    network: host\n"
+				       "    files:\n"
+				       "      .: /srv/base\n"
+				       "      data/set.csv: {from: /srv/set.csv, mode: 0440}\n"
 				       "    limits: {cpu: 2.5, memory: 4G, disk: 10G, output: max}\n"
 				       "    env:\n"
 				       "      A: 1\n"
@@ -246,6 +265,14 @@ static void every_key_is_read(void **state)
 	assert_int_equal(c->code_bytes, 1 << 20);
 	assert_non_null(t);
 	assert_string_equal(t->rootfs, "/srv/root");
+	assert_string_equal(t->runtime, "R 4.3");
+	assert_int_equal(t->files_n, 2);
+	assert_string_equal(t->files[0].to, ".");
+	assert_string_equal(t->files[0].from, "/srv/base");
+	assert_true(t->files[0].mode == UINT64_MAX);
+	assert_string_equal(t->files[1].to, "data/set.csv");
+	assert_string_equal(t->files[1].from, "/srv/set.csv");
+	assert_int_equal(t->files[1].mode, 0440);
 	assert_int_equal(t->network, SBX_NET_HOST);
 	assert_int_equal(t->limits.cpu_milli, 2500);
 	assert_true(t->limits.memory_bytes == 4ULL << 30);
