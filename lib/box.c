@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns: struct sbx_box.  Knows: the provider's lifecycle slots, slot.h, run.h.
- * Threads: on_state and on_progress run on the loop; the rest any.
+ * Threads: on_state, on_progress and on_trouble run on the loop; the rest any.
  */
 #include "box.h"
 
@@ -292,7 +292,16 @@ static void on_progress(void *data, const char *text)
 	sbx_box_put(box);
 }
 
-static const struct sbx_box_events box_events = { .state = on_state, .progress = on_progress };
+static void on_trouble(void *data, const char *op, const struct sbx_err *why)
+{
+	struct sbx_box *box = data;
+
+	sbx_catalog_event(box->catalog, box->name, "%s", why->text);
+	sbx_box_fail(box, op, NULL, why);
+	sbx_gate_notify(&box->gate);
+}
+
+static const struct sbx_box_events box_events = { .state = on_state, .progress = on_progress, .trouble = on_trouble };
 
 int sbx_box_new(struct sbx_catalog *catalog, const char *name, const struct sbx_template *template,
 		struct sbx_box **ret, struct sbx_err *err)

@@ -72,6 +72,7 @@ static int read_default_template(struct sbx_yaml *y, const struct sbx_yaml_value
 static const struct sbx_config_key top_keys[] = {
 	{ "state_dir", SETTING(state_dir), sbx_config_path },
 	{ "oci_runtime", SETTING(oci_runtime), sbx_config_text },
+	{ "network_tool", SETTING(network_tool), sbx_config_text },
 	{ "log", SETTING(log), sbx_config_text },
 	{ "template", SETTING(default_template), read_default_template },
 	{ "limits", 0, sbx_config_limits },
@@ -246,6 +247,7 @@ void sbx_config_free(struct sbx_config *config)
 	sbx_config_texts_free(config->policy_deny);
 	free(config->state_dir);
 	free(config->oci_runtime);
+	free(config->network_tool);
 	free(config->log);
 	free(config->default_template);
 	free(config);

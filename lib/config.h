@@ -60,6 +60,7 @@ struct sbx_template {
 
 struct sbx_config {
 	char *state_dir;   /* absolute; made if missing */
+	char *network_tool; /* name or path of pasta or slirp4netns; NULL = the first of them that is there */
 	char *oci_runtime; /* program name or path; NULL = the first of crun, runc that works */
 	char *log;	   /* components with debug lines, may be NULL */
 	char *default_template;

@@ -150,6 +150,7 @@ int sbx_config_print(const struct sbx_config *config, struct sbx_buf *out)
 
 	key_text(out, "", "state_dir", config->state_dir);
 	key_text(out, "", "oci_runtime", config->oci_runtime);
+	key_text(out, "", "network_tool", config->network_tool);
 	key_text(out, "", "log", config->log);
 	key_text(out, "", "template", config->default_template);
 	key_duration(out, "", "max_wait", config->max_wait_ms);

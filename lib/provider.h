@@ -50,6 +50,11 @@ struct sbx_box_events {
 	void (*state)(void *data, enum sbx_box_state state, const struct sbx_err *why);
 	/* progress - a line for .sbxfs/events about long work ("starting the container").  Loop thread. */
 	void (*progress)(void *data, const char *text);
+	/*
+	 * trouble - something failed in a box that stays in its state: @op is one word for what ("network").
+	 * Loop thread.
+	 */
+	void (*trouble)(void *data, const char *op, const struct sbx_err *why);
 };
 
 /* which field of sbx_limits; lib/limit.h has their names and forms */

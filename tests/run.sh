@@ -12,6 +12,7 @@
 #
 # The mount suite runs twice: as root, and as an ordinary user (nobody, with a home of its own for the time).
 # (there the long tests are shorter: SBX_SCALE=0.2 unless told).  /dev/fuse, where it is closed to users, is opened for that pass and closed again.
+# test_network.py needs root's pass: it makes network namespaces, and runs itself as an ordinary user in them.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}

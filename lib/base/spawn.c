@@ -245,8 +245,20 @@ int sbx_spawn_start(struct sbx_loop *loop, const struct sbx_spawn_spec *spec,
 	s->done = done;
 	s->data = data;
 	s->arm.fn = arm;
+	if (spec->handle)
+		*spec->handle = s;
 	sbx_loop_post(loop, &s->arm);
 	return 0;
+}
+
+void sbx_spawn_kill(struct sbx_spawn *spawn, int sig)
+{
+	kill(spawn->child.pid, sig); /* not reaped yet: the number is still its own */
+}
+
+int sbx_spawn_pid(const struct sbx_spawn *spawn)
+{
+	return spawn->child.pid;
 }
 
 int sbx_spawn_wait(const struct sbx_spawn_spec *spec, struct sbx_spawn_result *ret,

@@ -28,6 +28,7 @@ struct sbx_spawn_spec {
 	size_t fds_n;
 	uint64_t timeout_ms; /* then it is killed; 0 = never */
 	bool capture_stdout; /* stdout goes where stderr goes */
+	struct sbx_spawn **handle; /* set when it has started; good until @done has returned; may be NULL */
 };
 
 struct sbx_spawn_result {
@@ -44,6 +45,13 @@ struct sbx_spawn_result {
 int sbx_spawn_start(struct sbx_loop *loop, const struct sbx_spawn_spec *spec,
 		    void (*done)(void *data, const struct sbx_spawn_result *result), void *data,
 		    struct sbx_err *err);
+
+/*
+ * sbx_spawn_kill - send @sig to a program of sbx_spawn_start whose @done has not been called.  Loop thread.
+ * sbx_spawn_pid - its number, and that of its process group; until @done is called it is its own
+ */
+void sbx_spawn_kill(struct sbx_spawn *spawn, int sig);
+int sbx_spawn_pid(const struct sbx_spawn *spawn);
 
 /* sbx_spawn_wait - the same, waiting for the end (at open, in threads of our own; never on the loop). */
 int sbx_spawn_wait(const struct sbx_spawn_spec *spec, struct sbx_spawn_result *ret,

@@ -195,10 +195,13 @@ static void reap(void)
 		sbx_kill_tree(getpid(), SIGKILL, is_run);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct pollfd p[2];
 	sigset_t mask;
+
+	if (argc > 1)
+		return sbx_host_role(argc, argv);
 
 	/* programs must not reach our memory and descriptors, also those of the same uid */
 	if (prctl(PR_SET_DUMPABLE, 0) != 0)

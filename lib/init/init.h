@@ -31,4 +31,7 @@ void sbx_code_remove(uint32_t id);
  */
 unsigned int sbx_kill_tree(pid_t root, int sig, bool (*skip)(pid_t pid));
 
+/* sbx_host_role - what the program does when it is started with words on the host (host.c); the exit status */
+int sbx_host_role(int argc, char **argv);
+
 #endif

@@ -18,6 +18,7 @@ struct sbx_bundle {
 	const char *rootfs;	/* NULL = the host's /usr */
 	const char *cgroups_path; /* NULL = the runtime's choice */
 	enum sbx_network network;
+	const char *net_tool; /* with SBX_NET_NAT: the program that carries it */
 	const struct sbx_limits *limits;
 	bool with_limits; /* cgroup limits can be had */
 	bool root;	  /* the daemon is root: subordinate ids from id_base */

@@ -10,6 +10,7 @@
 #include "init/protocol.h"
 #include "local/bundle.h"
 #include "local/fill.h"
+#include "local/network.h"
 #include "local/runtime.h"
 
 #include <errno.h>
@@ -103,6 +104,7 @@ void sbx_conn_put_locked(struct sbx_pbox *box, struct conn *conn)
 
 static void conn_drop(struct sbx_pbox *box)
 {
+	sbx_net_stop(box);
 	sbx_watch_del(box->provider->loop, &box->conn_watch);
 	sbx_timer_cancel(box->provider->loop, &box->hello_timer);
 	sbx_lock(&box->lock);
@@ -239,23 +241,66 @@ static void start_failed(struct sbx_pbox *box, const struct sbx_err *err)
 	sbx_container_step(box);
 }
 
+void sbx_container_net(struct sbx_pbox *box, const struct sbx_err *why)
+{
+	bool put;
+
+	if (box->have == HAVE_STARTING) {
+		if (why)
+			start_failed(box, why);
+		else
+			came_up(box);
+		sbx_container_step(box);
+		return;
+	}
+	sbx_lock(&box->lock);
+	put = box->put;
+	sbx_unlock(&box->lock);
+	if (why && !put && box->events && box->events->trouble)
+		box->events->trouble(box->data, "network", why);
+	if (!why)
+		sbx_container_progress(box, "the network is there again");
+}
+
+/* the init is there; without a network to wait for, the box is as well */
+static void said_hello(struct sbx_pbox *box)
+{
+	struct sbx_err err = SBX_ERR_INIT;
+
+	sbx_timer_cancel(box->provider->loop, &box->hello_timer);
+	if (box->record.network != SBX_NET_NAT) {
+		came_up(box);
+		return;
+	}
+	sbx_container_progress(box, "setting up the network");
+	if (sbx_net_start(box, sbx_pidfd_pid(box->pidfd), &err) < 0) {
+		sbx_err_wrap(&err, -err.code, "network 'nat'");
+		start_failed(box, &err);
+	}
+}
+
 static void on_conn(struct sbx_watch *watch, uint32_t events)
 {
 	struct sbx_pbox *box = sbx_container_of(watch, struct sbx_pbox, conn_watch);
+	struct sbx_err err = SBX_ERR_INIT;
 	bool was = box->hello, alive = true;
 
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
 		alive = take_hello(box);
 	if (!alive) {
-		if (box->have != HAVE_STARTING)
+		if (box->have != HAVE_STARTING) {
 			lost(box);
-		else /* the runtime will say why it failed, or the timer will */
+		} else if (box->hello) { /* while its network was set up */
+			sbx_err_set(&err, ECHILD, "the sandbox ended: its first process was killed");
+			start_failed(box, &err);
+		} else { /* the runtime will say why it failed, or the timer will */
 			sbx_watch_del(box->provider->loop, watch);
+		}
 		sbx_container_step(box);
 		return;
 	}
 	if (box->hello && !was) {
-		came_up(box);
+		said_hello(box);
 		sbx_container_step(box);
 	}
 }
@@ -312,7 +357,7 @@ static void run_done(struct sbx_pbox *box, const struct sbx_spawn_result *result
 	start_failed(box, &err);
 }
 
-static int bundle(struct sbx_pbox *box, char dir[PATH_MAX + 16], struct sbx_err *err)
+static int bundle(struct sbx_pbox *box, const char *net_tool, char dir[PATH_MAX + 16], struct sbx_err *err)
 {
 	struct sbx_provider *p = box->provider;
 	char workspace[PATH_MAX + 128], cgroup[128];
@@ -320,7 +365,7 @@ static int bundle(struct sbx_pbox *box, char dir[PATH_MAX + 16], struct sbx_err 
 	struct sbx_bundle b = {
 		.dir = dir, .hostname = box->record.name, .workspace = workspace,
 		.init_path = p->state->init_path, .rootfs = box->record.rootfs,
-		.network = box->record.network, .limits = &box->record.limits,
+		.network = box->record.network, .net_tool = net_tool, .limits = &box->record.limits,
 		.with_limits = p->runtime.limits, .root = p->state->root, .id_base = box->record.id_base,
 	};
 
@@ -341,15 +386,19 @@ static void bundle_dir(struct sbx_pbox *box, char dir[PATH_MAX + 16])
 static int start(struct sbx_pbox *box, struct sbx_err *err)
 {
 	char dir[PATH_MAX + 16];
+	const char *net_tool = NULL;
 	const char *const words[] = { "run", "--detach", "--preserve-fds", "1", "--bundle", dir,
 				      box->container, NULL };
 	struct conn *conn = calloc(1, sizeof(*conn));
-	int pair[2], r;
+	int pair[2], r = 0;
 
 	if (!conn)
 		return sbx_err_set(err, ENOMEM, "no memory to start the container");
 	bundle_dir(box, dir);
-	r = bundle(box, dir, err);
+	if (box->record.network == SBX_NET_NAT)
+		r = sbx_net_prepare(box, &net_tool, err);
+	if (r == 0)
+		r = bundle(box, net_tool, dir, err);
 	if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
 		r = sbx_err_sys(err, errno, "cannot make a socket for the container");
 	if (r < 0) {
@@ -538,7 +587,8 @@ void sbx_container_step(struct sbx_pbox *box)
 	case HAVE_DYING:
 		break;
 	case HAVE_DEAD:
-		if (!sbx_oci_slot(box))
+		/* of its network nothing may be left either, see network.c */
+		if (sbx_net_busy(box) || !sbx_oci_slot(box))
 			break;
 		memcpy(words, del, sizeof(words));
 		words[2] = box->container;

@@ -143,6 +143,7 @@ struct sbx_pbox {
 	struct sbx_timer hello_timer;
 	uint64_t oom_base; /* oom kills when it came up */
 	pid_t init_pid;	   /* on the host, 0 = none */
+	struct sbx_net *net; /* of `network: nat`, from the first start; network.c */
 	struct sbx_disk_use disk_base, disk_now; /* disk.c */
 };
 
@@ -167,6 +168,8 @@ void sbx_container_tell(struct sbx_pbox *box, enum sbx_box_state state, const st
 void sbx_container_progress(struct sbx_pbox *box, const char *text);
 /* sbx_container_fail - it cannot be started, and has no container: FAILED; loop thread */
 void sbx_container_fail(struct sbx_pbox *box, const struct sbx_err *why);
+/* sbx_container_net - its network is there (@why NULL), or is not and why; see network.h.  Loop thread. */
+void sbx_container_net(struct sbx_pbox *box, const struct sbx_err *why);
 /* sbx_container_sweep - it has no container any more: delete its files, then GONE (sweep.c); loop thread */
 void sbx_container_sweep(struct sbx_pbox *box);
 /* sbx_conn_put - under box->lock */

@@ -15,6 +15,7 @@
 #include "local/bundle.h"
 #include "local/fill.h"
 #include "local/internal.h"
+#include "local/network.h"
 #include "local/stored.h"
 #include "local/usage.h"
 #include "local/probe.h"
@@ -58,6 +59,7 @@ void sbx_local_pbox_put(struct sbx_pbox *box)
 		close(box->workspace_fd);
 	sbx_record_done(&box->record);
 	sbx_lock_done(&box->save_lock);
+	sbx_net_free(box->net);
 	sbx_lock_done(&box->lock);
 	free(box);
 }
@@ -333,13 +335,18 @@ static int local_box_open(struct sbx_provider *p, const char *name, const struct
 	return 0;
 }
 
-static int check_template(const struct sbx_template *t, struct sbx_err *err)
+static int check_template(const struct sbx_provider *p, const struct sbx_template *t, struct sbx_err *err)
 {
 	struct sbx_limits limits = t->limits;
+	char tool[PATH_MAX];
 	size_t i;
+	int r;
 
-	if (t->network == SBX_NET_NAT)
-		return sbx_err_set(err, EOPNOTSUPP, "network 'nat' is not there yet: use 'none' or 'host'");
+	if (t->network == SBX_NET_NAT) {
+		r = sbx_net_tool(p->config->network_tool, tool, err);
+		if (r < 0)
+			return r;
+	}
 	if (t->rootfs && access(t->rootfs, R_OK | X_OK) != 0)
 		return sbx_err_sys(err, errno, "template '%s': rootfs '%s'", t->name, t->rootfs);
 	for (i = 0; i < SBX_LIMITS; i++) {
@@ -360,7 +367,7 @@ static int local_box_create(struct sbx_provider *p, const char *name, const stru
 
 	r = local_name_check(p, name, err);
 	if (r == 0)
-		r = check_template(t, err);
+		r = check_template(p, t, err);
 	if (r < 0)
 		return r;
 	snprintf(rec.name, sizeof(rec.name), "%s", name);

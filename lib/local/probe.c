@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "local/network.h"
 #include "local/rootfs.h"
 #include "local/runtime.h"
 #include "local/volume.h"
@@ -181,16 +182,15 @@ static void check_programs(const struct sink *s)
 	}
 }
 
-static void check_network(const struct sink *s)
+static void check_network(const struct sink *s, const struct sbx_config *config)
 {
-	static const char *const tools[] = { "pasta", "slirp4netns", NULL };
-	const char *found = sbx_rootfs_find(NULL, tools);
+	struct sbx_err err = SBX_ERR_INIT;
+	char found[PATH_MAX];
 
-	if (found)
+	if (sbx_net_tool(config->network_tool, found, &err) == 0)
 		say(s, "network tools", true, false, "ok: %s", found);
 	else
-		say(s, "network tools", false, false,
-		    "for network: nat install the package passt or slirp4netns (none and host need nothing)");
+		say(s, "network tools", false, false, "%s (none and host need nothing)", err.text);
 }
 
 void sbx_local_check(const struct sbx_config *config,
@@ -210,5 +210,5 @@ void sbx_local_check(const struct sbx_config *config,
 		sbx_state_close(st);
 	}
 	check_programs(&s);
-	check_network(&s);
+	check_network(&s, config);
 }

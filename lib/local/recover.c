@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/spawn.h"
 #include "local/bundle.h"
+#include "local/network.h"
 #include "local/runtime.h"
 
 #include <errno.h>
@@ -131,6 +132,14 @@ static bool runtime_ready(struct sbx_provider *p)
 	return ready;
 }
 
+static void recover_net(int run_fd, const char *name)
+{
+	SBX_CLEANUP(sbx_closep) int fd = openat(run_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd >= 0)
+		sbx_net_recover(fd);
+}
+
 /* everything in a run directory whose daemon is dead: containers, then bundles */
 static void clean_run_dir(struct sbx_provider *p, int run_fd, const char *run_dir)
 {
@@ -146,8 +155,10 @@ static void clean_run_dir(struct sbx_provider *p, int run_fd, const char *run_di
 	if (sbx_state_list_dir(run_fd, &names, &n, NULL) < 0)
 		return;
 	for (i = 0; i < n; i++) {
-		if (strcmp(names[i], "oci") != 0)
-			sbx_tree_remove(run_fd, names[i], NULL);
+		if (strcmp(names[i], "oci") == 0)
+			continue;
+		recover_net(run_fd, names[i]);
+		sbx_tree_remove(run_fd, names[i], NULL);
 	}
 	sbx_state_names_free(names, n);
 }

@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "local/bundle.h"
+#include "local/network.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -123,6 +124,19 @@ static void copy_small(int fd, const char *name)
 		sbx_rootfs_file(fd, path, text, (size_t)n, 0644);
 }
 
+/* names are asked of the network's tool: the host's servers may be out of a box's reach */
+static int make_resolv(int fd, const char *name, const struct sbx_bundle *b)
+{
+	char host[COPY_MAX], text[COPY_MAX];
+	int from = open("/etc/resolv.conf", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t n = from >= 0 ? read(from, host, sizeof(host) - 1) : -1;
+
+	if (from >= 0)
+		close(from);
+	host[n > 0 ? n : 0] = '\0';
+	return sbx_rootfs_file(fd, name, text, sbx_net_resolv(b->net_tool, host, text, sizeof(text)), 0644);
+}
+
 static int make_etc(int fd, const struct sbx_bundle *b)
 {
 	char text[512];
@@ -154,8 +168,10 @@ static int make_etc(int fd, const struct sbx_bundle *b)
 		r = sbx_rootfs_file(fd, "etc/hosts", text, (size_t)n, 0644);
 	for (i = 0; i < sizeof(host_etc_copies) / sizeof(host_etc_copies[0]); i++)
 		copy_small(fd, host_etc_copies[i]);
-	if (b->network != SBX_NET_NONE)
+	if (b->network == SBX_NET_HOST)
 		copy_small(fd, "resolv.conf");
+	else if (b->network == SBX_NET_NAT && r == 0)
+		r = make_resolv(fd, "etc/resolv.conf", b);
 	return r;
 }
 
@@ -256,6 +272,18 @@ static int tops(const struct sbx_bundle *b, int skeleton_fd, const struct bind_f
 	return r;
 }
 
+/* a root of its own has an /etc of its own: our resolv.conf lies over its file, if that is one (and no link) */
+static void bind_resolv(const struct sbx_bundle *b, const struct bind_fn *f)
+{
+	char path[PATH_MAX], source[PATH_MAX];
+	struct stat st;
+
+	if (snprintf(path, sizeof(path), "%s/etc/resolv.conf", b->rootfs) < (int)sizeof(path) &&
+	    lstat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+	    snprintf(source, sizeof(source), "%s/resolv.conf", b->dir) < (int)sizeof(source))
+		bind_one(f, "/etc/resolv.conf", source);
+}
+
 void sbx_rootfs_binds(const struct sbx_bundle *b,
 		      void (*add)(void *data, const char *dest, const char *source), void *data)
 {
@@ -264,6 +292,8 @@ void sbx_rootfs_binds(const struct sbx_bundle *b,
 	tops(b, -1, &f);
 	if (!b->rootfs)
 		bind_host_etc(&f);
+	else if (b->network == SBX_NET_NAT)
+		bind_resolv(b, &f);
 }
 
 /* mount points for what bind_host_etc() binds */
@@ -303,6 +333,8 @@ int sbx_rootfs_make(int dir_fd, const struct sbx_bundle *b, struct sbx_err *err)
 			r = make_etc(fd, b);
 		bind_host_etc(&points);
 	}
+	if (r == 0 && b->rootfs && b->network == SBX_NET_NAT)
+		r = make_resolv(dir_fd, "resolv.conf", b);
 	return r < 0 ? sbx_err_sys(err, -r, "cannot make the root of the container") : 0;
 }
 

@@ -170,7 +170,7 @@ static int start_trial(const struct sbx_trial *t, const struct sbx_runtime *rt, 
 
 /* ---- which to try ---- */
 
-static bool find_program(const char *name, char ret[PATH_MAX])
+bool sbx_runtime_program(const char *name, char ret[PATH_MAX])
 {
 	const char *env = getenv("PATH");
 	SBX_CLEANUP(sbx_freep) char *path = NULL;
@@ -241,7 +241,7 @@ int sbx_runtime_find(const struct sbx_trial *trial, struct sbx_runtime *ret, str
 		struct sbx_err one = SBX_ERR_INIT;
 
 		memset(&rt, 0, sizeof(rt));
-		if (!find_program(trial->wanted ? trial->wanted : defaults[i], rt.path))
+		if (!sbx_runtime_program(trial->wanted ? trial->wanted : defaults[i], rt.path))
 			continue;
 		tried++;
 		if (try_one(trial, &rt, &one) < 0) {

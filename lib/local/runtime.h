@@ -26,6 +26,9 @@ void sbx_runtime_argv(const struct sbx_runtime *rt, const char *root, const char
 const char *sbx_runtime_cgroup(const struct sbx_runtime *rt, const char *container, char *buf,
 			       size_t size);
 
+/* sbx_runtime_program - the path of program @name: PATH, then the usual folders (also those of root).  Any thread. */
+bool sbx_runtime_program(const char *name, char ret[PATH_MAX]);
+
 /*
  * sbx_runtime_find - try runtimes by a real start, with limits first.  Blocks (0.1 s when all is well).
  * -ENOENT: none is installed.  Else -errno of the last one tried; reason names each and what it said.

@@ -695,7 +695,10 @@ static void networks(void **state)
 	assert_string_equal(sbx_buf_str(&r.out[0]), "101\n");
 	run_done(&r);
 	template.network = SBX_NET_NAT;
+	config.network_tool = (char *)(uintptr_t)"/nonexistent/pasta";
 	assert_int_equal(ops->box_create(provider, "nat", &template, &box_events, NULL, NULL, &err), -EOPNOTSUPP);
+	assert_non_null(strstr(err.text, "/nonexistent/pasta"));
+	config.network_tool = NULL;
 	template.network = SBX_NET_HOST;
 	b = box_up("host");
 	template.network = SBX_NET_NONE;
