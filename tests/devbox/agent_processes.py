@@ -185,11 +185,9 @@ class Processes:
 
     def wait(self, entry, seconds):
         proc = entry.proc
-        try:
-            proc.wait(min(seconds, 1e8))
-        except subprocess.TimeoutExpired:
+        if not ended_within(proc, seconds):
             proc.kill()  # the program itself; whatever it started lives on
-            proc.wait()
+        proc.wait()
         if proc.returncode == 0:
             entry.status = "completed"
         else:
@@ -310,15 +308,14 @@ class Stream:
         self.done()
 
     def wait(self, begin, seconds):
-        try:
-            self.proc.wait(min(seconds, 1e8))
+        if ended_within(self.proc, seconds):
+            self.proc.wait()
             self.put(event("complete", exitCode=code_of(self.proc.returncode), duration=ms(begin)))
-            self.ended.set()
-        except subprocess.TimeoutExpired:
+        else:
             self.proc.kill()  # grandchildren live on and hold the stream open
             self.put(event("error", error="Execution timeout", durationMs=ms(begin)))
-            self.ended.set()
-            self.proc.wait()
+        self.ended.set()
+        self.proc.wait()
         self.done()
 
     def events(self, keepalive_s):
@@ -344,6 +341,17 @@ def ms(begin):
     return int((time.monotonic() - begin) * 1000)
 
 
+def ended_within(proc, seconds):
+    """Whether the program ends in this time; noticed at once, where Popen.wait(timeout) sleeps between looks."""
+    fd = os.pidfd_open(proc.pid)
+    try:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        return bool(poll.poll(max(0, min(seconds, 1e6)) * 1000))
+    finally:
+        os.close(fd)
+
+
 def collect(proc, deadline):
     """(stdout, stderr) when both are closed and the program has ended; None at the deadline."""
     out = {proc.stdout.fileno(): [], proc.stderr.fileno(): []}
@@ -365,11 +373,10 @@ def collect(proc, deadline):
             else:
                 poll.unregister(fd)
                 open_fds -= 1
-    if ended:
-        try:
-            proc.wait(max(0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            ended = False
+    if ended and ended_within(proc, deadline - time.monotonic()):
+        proc.wait()
+    else:
+        ended = False
     both = [b"".join(parts) for parts in out.values()]
     proc.stdout.close()
     proc.stderr.close()

@@ -2,7 +2,8 @@
 """The boxes of the service: what each is, what state it is in, and its agent process if it has one.
 
 The agent is forked at the first connection to the box's port: a thousand boxes that are only listed cost nothing.  Until
-a box is usable its port answers 503, as an ingress without endpoints does.
+a box is usable its port answers 503, as an ingress without endpoints does.  A start is a new container: only the workspace
+is what it was.
 
 Owns: the folder of each box, its listening socket, its line to the agent; the zygote.  Any thread."""
 import base64
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import uuid
 
 from wire import dump
@@ -59,6 +61,7 @@ class Line:
     def __init__(self, sock, on_event):
         self.sock = sock
         self.on_event = on_event
+        self.was_up = False
         self.lock = threading.Lock()
         self.answers = queue.Queue()
         self.n = 0
@@ -73,11 +76,12 @@ class Line:
                     message = json.loads(line)
                     self.answers.put(message)
                     if "event" in message:
-                        self.on_event(message["event"])
+                        self.was_up |= message["event"] == "up"
+                        self.on_event(self, message["event"])
         except (OSError, ValueError):
             pass
         self.answers.put({"event": "end"})
-        self.on_event("end")
+        self.on_event(self, "end")
 
     def order(self, **order):
         """The agent's answer; None if it died over it."""
@@ -124,7 +128,6 @@ class Box:
         self.template_gone = False
         self.listener = None
         self.line = None
-        self.agent_up = threading.Event()
         self.lock = threading.RLock()
         self.deleted = False
 
@@ -310,45 +313,55 @@ class Boxes:
         with box.lock:
             if box.line or not box.listener or box.deleted:
                 return
-            ours, theirs = socket.socketpair()
-            box.agent_up.clear()
-            for folder in FOLDERS:
-                box.folder(folder)
-            flavour = box.runtime
-            spec = {
-                "name": box.name, "base": box.base, "isolated": self.isolated, "down_s": self.down_s,
-                "tools": "busybox" if "busybox" in flavour else self.tools, "noexec": self.noexec or "noexec" in flavour,
-                "busybox": self.busybox, "env": {e["name"]: e["value"] for e in box.env if "value" in e},
-            }
-            if spec["tools"] == "busybox" and not self.busybox:
-                raise RuntimeError("busybox is missing: apt-get install busybox-static")
-            with theirs:
-                self.zygote.order((box.listener.fileno(), theirs.fileno()), op="start", spec=spec)
-            box.line = Line(ours, lambda what: self.on_event(box, what))
-            box.line.start()
+            try:
+                self.fork_agent(box)
+            except (OSError, RuntimeError):
+                traceback.print_exc()
+                box.forced = "Error"
+                with self.lock:
+                    self.watch(box)
 
-    def on_event(self, box, what):
-        """From the thread of the box's line: `up` comes before the agent listens, it waits for its configuration."""
-        if what == "up":
+    def fork_agent(self, box):
+        for folder in FOLDERS:
+            if folder != "work":  # all else is the container's, and that is a new one
+                shutil.rmtree(f"{box.base}/{folder}", ignore_errors=True)
+            box.folder(folder)
+        spec = {
+            "name": box.name, "base": box.base, "isolated": self.isolated, "down_s": self.down_s,
+            "tools": "busybox" if "busybox" in box.runtime else self.tools, "noexec": self.noexec or "noexec" in box.runtime,
+            "busybox": self.busybox, "env": {e["name"]: e["value"] for e in box.env if "value" in e},
+        }
+        if spec["tools"] == "busybox" and not self.busybox:
+            raise RuntimeError("busybox is missing: apt-get install busybox-static")
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.zygote.order((box.listener.fileno(), theirs.fileno()), op="start", spec=spec)
+        box.line = Line(ours, lambda line, what: self.on_event(box, line, what))
+        box.line.start()
+
+    def on_event(self, box, line, what):
+        """From the thread of a line: `up` comes before the agent listens, it waits for its configuration."""
+        if what == "end":
+            with box.lock:
+                if box.line is line and not self.stopping:  # by itself: it crashed, or could not be started
+                    self.end_agent(box)
+                    if not line.was_up:
+                        box.forced = "Error"
+        elif box.line is not line:
+            return
+        elif what == "up":
             with self.lock:
                 self.unwatch(box)
             threading.Thread(target=self.configure, args=(box,), daemon=True).start()
         elif what == "down":  # killed; its init starts it again in a moment
-            box.agent_up.clear()
             with self.lock:
                 if box.listener:
                     self.watch(box)
-        elif what == "end" and not self.stopping:
-            with box.lock:
-                crashed = box.line is not None
-                self.end_agent(box)
-            if crashed:
-                box.go("Running", "Running", 0)
 
     def configure(self, box):
         line = box.line
-        if line and line.order(op="config", name=box.name, token=box.token, quirks=changed(self.faults), rules=rules(self.faults)):
-            box.agent_up.set()
+        if line:
+            line.order(op="config", name=box.name, token=box.token, quirks=self.faults.quirks, rules=rules(self.faults))
 
     def configure_all(self):
         """The faults that are in force now, in force everywhere when this returns."""
@@ -360,7 +373,6 @@ class Boxes:
         line, box.line = box.line, None
         if not line:
             return
-        box.agent_up.clear()
         line.close()
         self.zygote.order(op="end", name=box.name)
         with self.lock:
@@ -379,10 +391,6 @@ class Boxes:
             self.close_port(box)
         self.zygote.close()
         shutil.rmtree(self.root, ignore_errors=True)
-
-
-def changed(faults):
-    return dict(faults.quirks)
 
 
 def rules(faults):

@@ -23,6 +23,8 @@ from server import Service  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 BOUND = 30 * float(os.environ.get("SBX_SLOW", "1.0"))
 
+GATE = "while [ ! -e go ]; do sleep 0.02; done"  # of a shell program whose cwd is the workspace
+
 
 class Answer:
     """An HTTP answer that was read to its end."""

@@ -117,14 +117,15 @@ class Control:
             raise Refused(400, f"Request validation failed: runtime: no such runtime: {runtime}")
         cpu, memory = resource_of(body.get("resource"))
         env, ports = env_of(body.get("env", [])), ports_of(body.get("ports", []))
-        box = self.boxes.create(name, runtime, cpu, memory, env, ports)
+        good = ports[:-1] if self.faults["port_fails"] else ports
+        box = self.boxes.create(name, runtime, cpu, memory, env, good)
         if not box:
             raise Refused(409, "Devbox already exists")
         return answer({
             "name": name, "sshPort": 40000, "base64PrivateKey": "", "userName": "devbox", "workingDir": "/home/devbox/project",
-            "domain": "localhost", "ports": [self.port(box, p) for p in ports],
-            "summary": {"totalPorts": len(ports), "successfulPorts": len(ports), "failedPorts": 0},
-        })
+            "domain": "localhost", "ports": [self.port(box, p) for p in good],
+            "summary": {"totalPorts": len(ports), "successfulPorts": len(good), "failedPorts": len(ports) - len(good)},
+        }, 200 if good == ports else 201)
 
     # ---- one ----
 

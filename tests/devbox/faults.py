@@ -39,6 +39,7 @@ QUIRKS = {
     "start_s": 0.2,  # from create or start to usable
     "nameless": True,  # a box that starts is Running for a while before agentServer has a token
     "stop_s": 0,  # from pause, shutdown or delete to its end
+    "port_fails": False,  # the last port of a create cannot be had: code 201
     "monitor_wrapped": False,  # monitor answers {code, data} instead of a bare array
     "agent_url": "ports",  # "ports": agentServer.url is empty, ports[0].publicAddress has it; "name": the other way round
     "restart_token": True,  # a restart changes the token

@@ -172,7 +172,7 @@ def init(spec, listener, line):
             if ended == pid:
                 break
         code = os.waitstatus_to_exitcode(status)
-        if code in (0, agent.CRASHED):
+        if code in (0, 1, agent.CRASHED):  # 1: it could not begin
             os._exit(code)
         try:
             line.sendall(b'{"event":"down"}\n')

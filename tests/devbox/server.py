@@ -16,7 +16,7 @@ In Python (tests/devbox has to be in sys.path):
     with Service() as service:
         service.url, service.kubeconfig            # text; service.write_kubeconfig(path)
         service.add(path="/api/v1/files", times=2, status=503, retry_after=1); service.clear()
-        service.set(late_write=1.0, late_write_s=0.5)
+        service.set(late_write=1.0, late_write_s=0.5); service.kill("one"); service.cut(); service.down(); service.up()
         box = service.create("one"); service.agent("one"); service.workspace("one")
 
 Private interface, loopback only, no authorization; bodies and answers are JSON; a change holds everywhere when it is answered:
@@ -88,13 +88,16 @@ class Service:
         self.boxes = Boxes(self.faults, root, tools, noexec, down_s, token, isolate)
         self.isolated = self.boxes.isolated
         self.control = Control(self.boxes, self.faults, self.secret)
-        listener = socket.create_server(("127.0.0.1", port), backlog=512)
-        self.port = listener.getsockname()[1]
+        self.tls = tls
+        self.port = port
+        self.server = None
+        try:
+            self.up()
+        except OSError:  # the port is taken
+            self.boxes.close()
+            raise
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.kubeconfig = KUBECONFIG.format(server=f"https://127.0.0.1.nip.io:{self.port}", token=self.secret)
-        self.server = Server(listener, self.handle, self.faults, "control", exempt="/_test/", relay=self.relay,
-                             tls=tls)
-        self.server.start()
 
     def __enter__(self):
         return self
@@ -106,6 +109,17 @@ class Service:
         """No process and no folder is left after it."""
         self.server.stop()
         self.boxes.close()
+
+    def up(self):
+        """The control plane listens, after down() on the port that it had."""
+        listener = socket.create_server(("127.0.0.1", self.port), backlog=512)
+        self.port = listener.getsockname()[1]
+        self.server = Server(listener, self.handle, self.faults, "control", exempt="/_test/", relay=self.relay, tls=self.tls)
+        self.server.start()
+
+    def down(self):
+        """The control plane refuses connections; agents are as before."""
+        self.server.stop()
 
     def write_kubeconfig(self, path):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -77,6 +77,41 @@ def test_special_boxes(isolate, runtime, busybox, noexec):
                 assert agent.sh(f"sh {folder}/script") == "ran\n"
 
 
+def test_a_restart_is_a_new_container(service):
+    """The workspace stays, all else goes; an agent that is killed alone loses nothing."""
+    service.create("one")
+    agent = AgentClient(service, "one")
+    tmp = "/tmp" if service.isolated else "$TMPDIR"
+    agent.sh(f"touch kept; touch {tmp}/lost $HOME/lost", cwd=".")
+    service.kill("one")
+    wait_for(lambda: agent("GET", "/health").status == 200, "the agent")
+    assert agent.sh(f"ls . {tmp} $HOME | grep -c lost", cwd=".") == "2\n"
+    for _ in range(5):
+        service.boxes.start(service.boxes.get("one"), restart=True)
+        agent = AgentClient(service, "one")
+        assert agent.sh(f"ls . {tmp} $HOME | grep -v project", cwd=".").count("lost") == 0
+    assert agent.sh("ls", cwd=".") == "kept\n"
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+def test_a_box_that_cannot_be_made(isolate):
+    with Service(start_s=0, isolate=isolate) as service:
+        box = service.create("one")
+        host, port, token = service.agent("one")
+        client = Client(host, port, f"Bearer {token}")
+        right, box.folder = box.folder, lambda name: None  # no folders: the mounts fail, or the agent's start
+        wait_for(lambda: client("GET", "/health").status == 503 and box.status() == "Error", "the error")
+        box.folder = right
+        service.boxes.start(box)
+        assert client("GET", "/health").status == 200
+
+
+def test_a_port_that_is_taken(service, tmp_path):
+    with pytest.raises(OSError):
+        Service(port=service.port, root=str(tmp_path))
+    assert os.listdir(tmp_path) == []
+
+
 def pids(mark):
     found = []
     for name in os.listdir("/proc"):

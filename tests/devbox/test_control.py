@@ -83,8 +83,16 @@ def test_env_and_ports_are_kept(service, call):
     assert [p["number"] for p in detail(call)["ports"]] == [9757, 3000]
 
 
+def test_a_port_that_fails(service, call):
+    service.set(port_fails=True)
+    answer = make(call, ports=[{"number": 8080, "protocol": "HTTP"}, {"number": 8081, "protocol": "HTTP"}])
+    assert (answer.status, answer.json["code"]) == (201, 201)
+    assert answer.json["data"]["summary"] == {"totalPorts": 2, "successfulPorts": 1, "failedPorts": 1}
+    assert [p["number"] for p in detail(call)["ports"]] == [9757, 8080]
+
+
 def test_slow_start(service, call):
-    service.set(start_s=1.5)
+    service.set(start_s=3)
     make(call)
     seen = []
 

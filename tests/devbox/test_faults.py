@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import AgentClient, Client, events, wait_for
+from conftest import GATE, AgentClient, Client, events, wait_for
 
 LIST = "/api/v1/devbox"
 FILES = "/api/v1/files/list"
@@ -219,7 +219,8 @@ def test_cut_in_mid_upload(service, agent):
 def test_cut_after_seconds(service, agent):
     service.add(where="agent", path="/api/v1/process/exec-sync", cut_after=0.3)
     with pytest.raises((ConnectionError, http.client.RemoteDisconnected)):
-        agent.exec_sync("sh", "-c", "sleep 0.6; touch done", cwd=".")
+        agent.exec_sync("sh", "-c", f"{GATE}; touch done", cwd=".")
+    agent.write("go", b"")
     wait_for(lambda: os.path.exists(f"{agent.workspace}/done"), "the program, which has to live on")
 
 
@@ -237,7 +238,16 @@ def test_cut_of_everything(service, call, agent):
     assert call("GET", LIST).status == 200 and agent.sh("echo hi") == "hi\n"
 
 
+def test_connection_refused(service, call):
+    service.down()
+    with pytest.raises(ConnectionRefusedError):
+        call("GET", LIST)
+    service.up()
+    assert call("GET", LIST).status == 200
+
+
 def test_drip(service, call, agent):
+    service.set(late_write=0)
     agent.write("f", b"x" * 200)
     service.add(path="/api/v1/files/read", drip=400)
     begin = time.monotonic()
@@ -258,7 +268,7 @@ def test_token_change(service, call, agent):
 
 def test_agent_killed_in_mid_run(service, agent):
     conn = agent.start("POST", "/api/v1/process/sync-stream", {
-        "command": "sh", "args": ["-c", "trap '' PIPE; echo here; while [ ! -e go ]; do sleep 0.02; done; touch done"], "cwd": "."})
+        "command": "sh", "args": ["-c", f"trap '' PIPE; echo here; {GATE}; touch done"], "cwd": "."})
     response = conn.getresponse()
     while b"here" not in response.readline():
         pass

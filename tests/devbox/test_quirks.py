@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import BOUND, AgentClient, Client, wait_for
+from conftest import BOUND, GATE, AgentClient, Client, events, wait_for
 
 
 def names(answer):
@@ -48,6 +48,7 @@ def test_raw_write_loses_late_errors(service, agent):
 
 
 def test_write_truncates_in_place_and_keeps_the_mode(service, agent):
+    service.set(late_write=0)
     agent.write("f", b"old and long")
     os.chmod(f"{agent.workspace}/f", 0o711)
     with open(f"{agent.workspace}/f", "rb") as f:
@@ -199,8 +200,9 @@ def test_exec_sync_has_no_shell_no_stdin_and_its_own_cwd(service, agent):
 
 
 def test_exec_sync_timeout_kills_nothing(agent):
-    answer = agent.exec_sync("sh", "-c", "echo early; sleep 1.3; touch done", timeout=1, cwd=".")
+    answer = agent.exec_sync("sh", "-c", f"echo early; {GATE}; touch done", timeout=1, cwd=".")
     assert answer == {"status": 1500, "message": "Process execution timed out"}
+    agent.write("go", b"")
     wait_for(lambda: os.path.exists(f"{agent.workspace}/done"), "the program's end")
 
 
@@ -231,7 +233,7 @@ def test_stream_is_live(service, agent):
     """An output event comes while the program waits for something that only its reader does."""
     service.set(complete_first=0)
     conn = agent.start("POST", "/api/v1/process/sync-stream",
-                       {"command": "sh", "args": ["-c", "echo here; while [ ! -e go ]; do sleep 0.02; done; echo there"], "cwd": "."})
+                       {"command": "sh", "args": ["-c", f"echo here; {GATE}; echo there"], "cwd": "."})
     response = conn.getresponse()
     seen = b""
     while b"here" not in seen:
@@ -242,7 +244,15 @@ def test_stream_is_live(service, agent):
 
 
 def test_stream_timeout_leaves_grandchildren(agent):
-    got = agent.stream("sh", "-c", "(sleep 1.5; echo late) & wait", timeout=1)
+    conn = agent.start("POST", "/api/v1/process/sync-stream",
+                       {"command": "sh", "args": ["-c", f"({GATE}; echo late) & wait"], "timeout": 1, "cwd": "."})
+    response = conn.getresponse()
+    seen = b""
+    while b"event: error" not in seen:
+        seen += response.readline()
+    agent.write("go", b"")
+    got = events(seen + response.read())
+    conn.close()
     assert [name for name, _ in got] == ["start", "error", "stdout"]
     assert got[1][1]["error"] == "Execution timeout"
     assert got[2][1]["output"] == "late\n"
@@ -250,7 +260,7 @@ def test_stream_timeout_leaves_grandchildren(agent):
 
 def test_stream_without_its_client_runs_on(agent):
     conn = agent.start("POST", "/api/v1/process/sync-stream", {
-        "command": "sh", "args": ["-c", "echo here; while [ ! -e go ]; do sleep 0.02; done; seq 1 100000; touch done"], "cwd": "."})
+        "command": "sh", "args": ["-c", f"echo here; {GATE}; seq 1 100000; touch done"], "cwd": "."})
     conn.getresponse().readline()
     conn.sock and conn.sock.close()
     conn.close()
@@ -261,6 +271,13 @@ def test_stream_without_its_client_runs_on(agent):
 def test_stream_loses_all_after_a_wrong_byte(agent):
     got = agent.stream("sh", "-c", "echo before; printf 'x\\377y\\n'; echo lost")
     assert [data["output"] for name, data in got if name == "stdout"] == ["before\n"]
+
+
+def test_stream_keeps_alive(service, agent):
+    service.set(keepalive_s=0.1)
+    body = agent("POST", "/api/v1/process/sync-stream", {"command": "sleep", "args": ["0.5"]}).body
+    assert b"\n\n:\n\n" in body
+    assert [name for name, _ in events(body)] == ["start", "complete"]
 
 
 def test_logs_keep_the_last_lines_only(agent):
@@ -308,6 +325,23 @@ def test_a_hundred_at_once(service, agent):
     for i, conn in enumerate(conns):  # each waits for all the others, so all have to run
         assert f'"stdout":"{i}\\n"'.encode() in conn.getresponse().read()
         conn.close()
+
+
+def test_bodies_in_chunks_and_after_a_question(service, agent):
+    """As other clients send them: chunked; and only after `100 Continue`."""
+    service.set(late_write=0)
+    conn = agent.open()
+    conn.request("POST", "/api/v1/files/write?path=f", body=iter([b"a" * 70000, b"b" * 5]), encode_chunked=True, headers={
+        "Authorization": agent.authorization, "Content-Type": "application/octet-stream", "Transfer-Encoding": "chunked"})
+    assert b'"size":70005' in conn.getresponse().read()
+    conn.close()
+    with socket.create_connection((agent.host, agent.port), timeout=BOUND) as sock:
+        head = f"POST /api/v1/files/write?path=g HTTP/1.1\r\nHost: x\r\nAuthorization: {agent.authorization}\r\n"
+        sock.sendall(f"{head}Content-Length: 3\r\nExpect: 100-continue\r\n\r\n".encode())
+        assert sock.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        sock.sendall(b"abc")
+        assert sock.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")
+    assert (agent.read("f").body, agent.read("g").body) == (b"a" * 70000 + b"b" * 5, b"abc")
 
 
 def test_words_for_bad_requests(agent):

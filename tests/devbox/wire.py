@@ -416,12 +416,15 @@ class Server:
             if isinstance(body, bytes) and not any(name == "content-length" for name, _ in reply.headers):
                 reply.headers.append(("content-length", str(len(body))))
             reply.body = b""
+        entry[2] = reply.status  # before the peer can have the answer and ask for the log
         try:
             conn.send_reply(reply, effect, keep)
+        except BaseException:
+            entry[2] = 0
+            raise
         finally:
             if hasattr(body, "close"):
                 body.close()
-        entry[2] = reply.status
         if rest:
             conn.linger()
         return keep
