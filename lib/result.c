@@ -3,7 +3,7 @@
  * Owns: result.json of a run.  Its length is known when the run is over (run->utf8 counts while output arrives), its
  * text is made at the first read and kept in a spool.  Any thread.
  */
-#include "run.h"
+#include "run_own.h"
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -85,10 +85,10 @@ static uint64_t key_locked(struct sbx_run *run, int i, struct sbx_buf *out) SBX_
 
 static const char tail[] = "\"\n}\n";
 
-static bool over_locked(struct sbx_run *run) SBX_REQUIRES(run->lock)
+/* NONE has no result either */
+static bool has_result_locked(struct sbx_run *run) SBX_REQUIRES(run->lock)
 {
-	return run->state != SBX_RUN_NONE && run->state != SBX_RUN_COMING &&
-	       run->state != SBX_RUN_PENDING && run->state != SBX_RUN_RUNNING;
+	return run->state != SBX_RUN_NONE && sbx_run_state_over(run->state);
 }
 
 uint64_t sbx_run_json_len(struct sbx_run *run)
@@ -97,7 +97,7 @@ uint64_t sbx_run_json_len(struct sbx_run *run)
 	uint64_t len = 0;
 
 	sbx_lock(&run->lock);
-	if (over_locked(run)) {
+	if (has_result_locked(run)) {
 		head_locked(run, &text);
 		len = key_locked(run, SBX_STDOUT, &text);
 		sbx_buf_text(&text, "\"");
@@ -169,7 +169,7 @@ ssize_t sbx_run_json_read(struct sbx_run *run, uint64_t off_bytes, char *buf, si
 	int r;
 
 	sbx_lock(&run->lock);
-	over = over_locked(run);
+	over = has_result_locked(run);
 	json = run->json;
 	sbx_unlock(&run->lock);
 	if (!over)
