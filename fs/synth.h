@@ -57,8 +57,11 @@ struct sbx_file {
 			   struct sbx_err *err);
 	/* reset - unlink of a setting: back to the default.  NULL: unlink answers 0 and changes nothing */
 	void (*reset)(const struct sbx_ref *ref);
-	/* SBX_FILE_LOG: bytes at @off, and the length */
-	ssize_t (*read_at)(const struct sbx_ref *ref, uint64_t off, char *buf, size_t size);
+	/*
+	 * SBX_FILE_LOG.  read_at: bytes at *@off; what is older than all that is kept is left out, and *@off set to where that
+	 * begins.  length: all bytes that ever came.
+	 */
+	size_t (*read_at)(const struct sbx_ref *ref, uint64_t *off, char *buf, size_t size);
 	uint64_t (*length)(const struct sbx_ref *ref);
 
 	/* vtable of its node, a struct sbx_synth; NULL = a text file or folder as here.  What it reads is its size, too */

@@ -25,6 +25,7 @@ struct text {
 	struct sbx_buf lines;	 /* guarded by lock: SBX_FILE_LINES, what was written so far */
 	bool dirty;		 /* guarded by lock */
 	bool writes, append;
+	uint64_t next, left_out; /* guarded by lock, SBX_FILE_LOG: where the last read ended; what lies before offset 0 */
 	off_t base;		 /* O_APPEND: bytes that were there at open */
 };
 
@@ -92,6 +93,34 @@ static void text_open(fuse_req_t req, struct sbx_node *node, struct fuse_file_in
 		text_free(text);
 }
 
+/*
+ * A log that has dropped its oldest lines.  Who reads from the start, or goes on where he was, is given what is there still: his
+ * offset 0 is the oldest line.  Any other offset is one of the whole, as stat() and SEEK_END have it: there empty lines stand for
+ * what has gone.
+ */
+static size_t read_log(const struct sbx_synth *synth, struct text *text, uint64_t off, char *buf, size_t size)
+{
+	uint64_t want, at;
+	bool goes_on;
+	size_t n;
+
+	sbx_lock(&text->lock);
+	goes_on = off == 0 || off == text->next;
+	if (off == 0 || !goes_on)
+		text->left_out = 0;
+	at = want = off + text->left_out;
+	n = synth->file->read_at(&synth->ref, &at, buf, size);
+	if (at > want && goes_on) {
+		text->left_out += at - want;
+	} else if (at > want) {
+		n = at - want < size ? (size_t)(at - want) : size;
+		memset(buf, '\n', n);
+	}
+	text->next = off + n;
+	sbx_unlock(&text->lock);
+	return n;
+}
+
 static void text_read(fuse_req_t req, struct sbx_node *node, size_t size, off_t off,
 		      struct fuse_file_info *fi)
 {
@@ -111,7 +140,7 @@ static void text_read(fuse_req_t req, struct sbx_node *node, size_t size, off_t 
 	}
 	/* a copy: the file may be closed, and the snapshot freed, before the reply's call returns */
 	if (synth->file->flags & SBX_FILE_LOG) {
-		n = synth->file->read_at(&synth->ref, (uint64_t)off, buf, size);
+		n = (ssize_t)read_log(synth, text, (uint64_t)off, buf, size);
 	} else if ((size_t)off < text->snapshot.len) {
 		size_t left = text->snapshot.len - (size_t)off;
 

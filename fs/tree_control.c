@@ -65,16 +65,16 @@ static int stats_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx
 			      sbx_park_count(), sbx_open_count(), sbx_node_count());
 }
 
-static ssize_t events_read_at(const struct sbx_ref *ref, uint64_t off, char *buf, size_t size)
+static size_t events_read_at(const struct sbx_ref *ref, uint64_t *off, char *buf, size_t size)
 {
 	(void)ref;
-	return sbx_spool_read(&sbx_fs.catalog->events, off, buf, size);
+	return sbx_events_read(&sbx_fs.catalog->events, off, buf, size);
 }
 
 static uint64_t events_length(const struct sbx_ref *ref)
 {
 	(void)ref;
-	return sbx_spool_len(&sbx_fs.catalog->events);
+	return sbx_events_len(&sbx_fs.catalog->events);
 }
 
 static const struct sbx_file control_files[] = {

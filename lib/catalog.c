@@ -109,9 +109,8 @@ int sbx_catalog_new(const struct sbx_config *config, struct sbx_loop *loop,
 	catalog->ephemeral = ephemeral;
 	catalog->spool_dir = -1;
 	sbx_lock_init(&catalog->lock);
-	sbx_lock_init(&catalog->events_lock);
 	sbx_list_init(&catalog->deleting);
-	sbx_spool_init(&catalog->events);
+	sbx_events_init(&catalog->events, config->events_bytes);
 	sbx_policy_init(&catalog->policy, catalog);
 	/*
 	 * A random start, so that the numbers of two mounts do not meet: who holds a dirty handle is found by its number
@@ -230,8 +229,7 @@ void sbx_catalog_free(struct sbx_catalog *catalog)
 		free(catalog->errors[i]);
 	free(catalog->boxes);
 	sbx_closep(&catalog->spool_dir);
-	sbx_spool_done(&catalog->events);
-	sbx_lock_done(&catalog->events_lock);
+	sbx_events_done(&catalog->events);
 	sbx_policy_done(&catalog->policy);
 	sbx_lock_done(&catalog->lock);
 	free(catalog);
@@ -381,10 +379,8 @@ void sbx_catalog_event(struct sbx_catalog *catalog, const char *box, const char 
 	one_line(text);
 	sbx_buf_printf(&line, "%s %s %s\n", sbx_clock_format(sbx_clock_wall(), when), box ? box : "-", text);
 	sbx_debug(SBX_LOG_BOX, "%s: %s", box ? box : "-", text);
-	sbx_lock(&catalog->events_lock);
-	if (!line.failed && sbx_spool_len(&catalog->events) < SBX_EVENTS_MAX)
-		sbx_spool_append(&catalog->events, catalog->spool_dir, line.data, line.len);
-	sbx_unlock(&catalog->events_lock);
+	if (!line.failed)
+		sbx_events_add(&catalog->events, line.data, line.len);
 	sbx_buf_done(&line);
 }
 

@@ -8,8 +8,8 @@
 
 #include "base/list.h"
 #include "base/lock.h"
-#include "base/spool.h"
 #include "cleanup_policy.h"
+#include "events.h"
 #include "gate.h"
 #include "provider.h"
 
@@ -25,7 +25,6 @@ struct sbx_err;
 struct sbx_loop;
 
 #define SBX_ERRORS_KEPT 100		   /* lines of .sbxfs/errors */
-#define SBX_EVENTS_MAX (16u * 1024 * 1024) /* bytes of .sbxfs/events kept */
 
 struct sbx_catalog {
 	const struct sbx_config *config;
@@ -48,8 +47,7 @@ struct sbx_catalog {
 	struct sbx_list deleting;	     /* guarded by lock: boxes whose files are being removed */
 	char *errors[SBX_ERRORS_KEPT];	     /* guarded by lock: ring of lines */
 	unsigned int errors_next;	     /* guarded by lock */
-	struct sbx_lock events_lock;	     /* one appender at a time: the disk may be slow, and names must not wait for it */
-	struct sbx_spool events;	     /* its own lock */
+	struct sbx_events events;	     /* its own lock */
 };
 
 /*

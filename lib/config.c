@@ -84,6 +84,7 @@ static const struct sbx_config_key top_keys[] = {
 	{ "op_timeout", SETTING(op_timeout_ms), SBX_CONFIG_TIME, 100, 600000, "100ms", "10m" },
 	{ "disk_reserve", SETTING(disk_reserve_bytes), SBX_CONFIG_SIZE, 0, 1ULL << 50, "0", "1024T" },
 	{ "spool", SETTING(spool_bytes), SBX_CONFIG_SIZE, 1 << 20, UINT64_MAX, "1M", NULL },
+	{ "events_max", SETTING(events_bytes), SBX_CONFIG_SIZE, 4096, 1 << 30, "4K", "1G" },
 	{ "code_max", SETTING(code_bytes), SBX_CONFIG_SIZE, 1, 1 << 30, "1", "1G" },
 	{ NULL },
 };
@@ -219,6 +220,7 @@ int sbx_config_load(const char *file, struct sbx_config **ret, struct sbx_err *e
 	c->op_timeout_ms = 5000;
 	c->disk_reserve_bytes = 1ULL << 30;
 	c->spool_bytes = 1ULL << 30;
+	c->events_bytes = 4ULL << 20;
 	c->code_bytes = 16ULL << 20;
 	c->default_template = strdup("default");
 	if (!c->default_template || !sbx_config_template_get(l, "default"))

@@ -73,6 +73,7 @@ struct sbx_config {
 	uint64_t op_timeout_ms;	 /* metadata calls to a remote backend */
 	uint64_t disk_reserve_bytes; /* local: what a box may not use up of the state file system */
 	uint64_t spool_bytes;	     /* per box: all kept output together */
+	uint64_t events_bytes;	     /* of .sbxfs/events: what is kept */
 	uint64_t code_bytes;	     /* size limit of one program text */
 };
 

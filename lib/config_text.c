@@ -157,6 +157,7 @@ int sbx_config_print(const struct sbx_config *config, struct sbx_buf *out)
 	key_duration(out, "", "op_timeout", config->op_timeout_ms);
 	key_size(out, "", "disk_reserve", config->disk_reserve_bytes);
 	key_size(out, "", "spool", config->spool_bytes);
+	key_size(out, "", "events_max", config->events_bytes);
 	key_size(out, "", "code_max", config->code_bytes);
 	if (config->policy_deny && config->policy_deny[0]) {
 		sbx_buf_text(out, "policy:\n");

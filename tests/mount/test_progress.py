@@ -6,7 +6,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from helpers import finish, need, wait_for
+import pytest
+from helpers import finish, kill, need, sh, spawn, wait_for
 
 
 def events(m, name):
@@ -62,3 +63,72 @@ def test_deleting_a_big_tree_says_how_far_it_is(fresh_mnt, tmp):
         numbers = [int(n) for e in lines for n in re.findall(r"^deleting: (\d+) files so far$", e)]
         assert numbers and numbers == sorted(set(numbers)) and numbers[-1] <= 110, told
     assert [e for e in sum(told.values(), []) if e == "deleting: waiting for other deletions"], told
+
+
+# ---- the file itself ----
+
+
+@pytest.fixture
+def flood(fresh_mnt):
+    """A mount that keeps 4 KiB of events, and a function that makes some more and waits for them."""
+    m = fresh_mnt(config={"events_max": "4K"})
+
+    def more(boxes=1):
+        for _ in range(boxes):
+            box = m.box()
+            box.delete()
+            wait_for(lambda: "deleted" in events(m, box.name), f"{box.name} is gone")
+        return box.name
+
+    return m, more
+
+
+def test_events_never_stop(flood, tmp):
+    m, more = flood
+    path = m / ".sbxfs/events"
+    with open(tmp / "followed", "wb") as out:
+        tail = spawn(["tail", "-s", "0.01", "-c", "+1", "-f", path], stdout=out)
+    names = []
+    while path.stat().st_size < 20000:
+        names.append(more())
+        wait_for(lambda: f" {names[-1]} deleted\n" in (tmp / "followed").read_text(), "tail -f has it")
+    kill(tail)
+    followed = (tmp / "followed").read_text()
+    assert [n for n in names if followed.count(f" {n} creating\n") != 1 or followed.count(f" {n} deleted\n") != 1] == []
+    assert len(followed) == path.stat().st_size, "size and offsets are those of all that ever came"
+    kept = path.read_text()
+    assert 3800 < len(kept) <= 4096 and followed.endswith(kept)
+    assert followed[: -len(kept)].endswith("\n"), "it begins with a whole line"
+
+
+def test_tools_read_what_is_kept_of_the_events(flood):
+    m, more = flood
+    path = m / ".sbxfs/events"
+    while path.stat().st_size < 9000:
+        more()
+    kept = path.read_text()
+    size = path.stat().st_size
+    assert sh(["cat", path]).text == kept
+    assert sh(["tail", "-n", "3", path]).text == "".join(kept.splitlines(True)[-3:])
+    assert sh(["tail", "-c", "100", path]).text == kept[-100:]
+    assert sh(["head", "-n", "2", path]).text == "".join(kept.splitlines(True)[:2])
+    assert sh(["grep", "-c", "", path]).text == f"{kept.count(chr(10))}\n"
+    with open(path, "rb", buffering=0) as f:
+        fd = f.fileno()
+        assert os.pread(fd, 50, 100) == b"\n" * 50, "what has gone is empty lines to who seeks there"
+        assert os.pread(fd, 4096, size - len(kept)) == kept.encode(), "what is kept lies where it always did"
+        f.seek(0)
+        assert f.read(64) == kept[:64].encode()
+
+
+def test_a_reader_who_falls_behind_goes_on_with_a_whole_line(flood):
+    m, more = flood
+    path = m / ".sbxfs/events"
+    more(3)
+    with open(path, "rb", buffering=0) as f:
+        begin = f.read(30)  # in the middle of a line
+        while path.stat().st_size < 9000:
+            more()
+        rest = f.read()
+    assert len(begin) == 30
+    assert rest == path.read_bytes()

@@ -49,9 +49,7 @@ static const struct {
 	{ "stat_dir: /y\n", "1: stat_dir: unknown key, did you mean 'state_dir'?" },
 	{ "state_dir: /x\n\nlimit:\n  cpu: 1\n", "3: limit: unknown key, did you mean 'limits'?" },
 	{ "tempaltes: {}\n", "1: tempaltes: unknown key, did you mean 'templates'?" },
-	{ "zzzzzz: 1\n",
-	  "1: zzzzzz: unknown key; known here: state_dir, oci_runtime, network_tool, log, template, limits, templates, languages, cleanup, policy, "
-	  "max_wait, op_timeout, disk_reserve, spool, code_max" },
+	{ "policy: {zzzzzz: 1}\n", "1: policy.zzzzzz: unknown key; known here: deny" },
 	{ "templates:\n  default:\n    limits:\n      memroy: 1G\n",
 	  "4: templates.default.limits.memroy: unknown key, did you mean 'memory'?" },
 	{ "templates: {a: {netwrok: nat}}\n", "1: templates.a.netwrok: unknown key, did you mean 'network'?" },
