@@ -8,7 +8,7 @@ A helper process with one thread (`zygote`) forks the boxes, for the service has
       agent   agent.py; the programs are its children, and init's when it has died
 
 In a box /home/devbox/project is the workspace, /tmp, /var/tmp and /dev/shm are its own, the rest of the system is read-only;
-there is a network, but only its own loopback.  Without the right to namespaces the workspace is a plain folder, the box
+there is a network, but only its own loopback; root is what it is in a container.  Without the right to namespaces the workspace is a plain folder, the box
 sees the system, and its programs are ended by looking for them; `isolated` in the service says which.
 
 Owns: the processes of all boxes."""
@@ -28,7 +28,8 @@ import agent
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_CAPBSET_DROP = 1, 36, 24
+CAPABILITIES = 0xa00425fb  # of programs: what containers have, without mknod
 SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE = 442, -100, 0x8000
 ATTR_RDONLY, ATTR_NOEXEC = 1, 8
 WORKSPACE = "/home/devbox/project"
@@ -156,6 +157,9 @@ def init(spec, listener, line):
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         if spec["tools"] == "busybox":
             path = spec["busybox"]
+    for n in range(64):
+        if not CAPABILITIES >> n & 1:
+            libc.prctl(PR_CAPBSET_DROP, n, 0, 0, 0)
     env = {"PATH": path, "HOME": home, "USER": "devbox", "LOGNAME": "devbox", **spec["env"]}
     if not isolated:
         env.setdefault("TMPDIR", f"{spec['base']}/tmp")

@@ -4,12 +4,14 @@
 
 By hand:
 
-    python3 tests/devbox/server.py --port 8080 --kubeconfig /tmp/kc
-    curl -s http://127.0.0.1:8080/_test/faults -d '{"add": [{"path": "/api/v1/process", "delay": 2}]}'
+    python3 tests/devbox/server.py --port 8080 --kubeconfig /tmp/kc --key secret
+    curl -s -H 'Authorization: Bearer secret' http://127.0.0.1:8080/_test/faults \\
+        -d '{"add": [{"path": "/api/v1/process", "delay": 2}]}'
 
-It prints `url: http://127.0.0.1:8080` and serves until SIGTERM, SIGINT, or with --stdin until its stdin ends.  Clients
-take `url` as `base_url` (the rule of the `devbox.` prefix knows no ports) and the kubeconfig file that it wrote.  Agents:
-agentServer.url is empty, ports[0].publicAddress has the address; an explicit pattern is URL/agent/NAME.
+It prints `url: http://127.0.0.1:8080` and `key: secret` (a random one unless given), and serves until SIGTERM, SIGINT, or
+with --stdin until its stdin ends.  Clients take `url` as `base_url` (the rule of the `devbox.` prefix knows no ports) and the
+kubeconfig file that it wrote.  Agents: agentServer.url is empty, ports[0].publicAddress has the address; an explicit
+pattern is URL/agent/NAME.
 
 In Python (tests/devbox has to be in sys.path):
 
@@ -19,7 +21,8 @@ In Python (tests/devbox has to be in sys.path):
         service.set(late_write=1.0, late_write_s=0.5); service.kill("one"); service.cut(); service.down(); service.up()
         box = service.create("one"); service.agent("one"); service.workspace("one")
 
-Private interface, loopback only, no authorization; bodies and answers are JSON; a change holds everywhere when it is answered:
+Private interface, with the key (service.key) as bearer token; bodies and answers are JSON; a change holds everywhere when
+it is answered:
 
     POST /_test/faults        {"clear": true, "add": [RULE...], "remove": [ID...], "quirks": {NAME: VALUE...}}; see faults.py
     GET  /_test/faults        the rules with their ids, the quirks
@@ -36,6 +39,7 @@ written can be executed), "busybox-noexec"; --busybox and --noexec make all boxe
 Owns: the listening socket, the boxes.  A thread for each connection."""
 import argparse
 import contextlib
+import hmac
 import json
 import os
 import re
@@ -76,7 +80,8 @@ users:
 class Service:
     """The whole service, running from construction to close()."""
 
-    def __init__(self, port=0, root=None, tools="all", noexec=False, token=None, down_s=0.2, isolate=True, tls=None, **quirks):
+    def __init__(self, port=0, root=None, tools="all", noexec=False, token=None, down_s=0.2, isolate=True, tls=None,
+                 key=None, **quirks):
         """`tls`: (certificate file, key file), for the control plane. `isolate`: False for boxes without namespaces."""
         check_quirks(quirks)
         raise_limit()
@@ -84,6 +89,7 @@ class Service:
         self.faults.set(quirks=quirks)
         self.lock = threading.Lock()
         self.next_id = 1
+        self.key = key or secrets.token_urlsafe(24)
         self.secret = secrets.token_urlsafe(32)
         self.boxes = Boxes(self.faults, root, tools, noexec, down_s, token, isolate)
         self.isolated = self.boxes.isolated
@@ -236,6 +242,8 @@ class Service:
         return socket.create_connection(("127.0.0.1", self.boxes.port(box))), target
 
     def private(self, request):
+        if not hmac.compare_digest(request.headers.get("authorization", "").encode(), f"Bearer {self.key}".encode()):
+            return Reply(401)
         data = request.body()
         try:
             order = json.loads(data) if data else {}
@@ -319,6 +327,7 @@ def main():
     parser.add_argument("--plain", action="store_true", help="boxes without namespaces, as where they are not allowed")
     parser.add_argument("--tls", nargs=2, metavar=("CERT", "KEY"), help="the control plane by https")
     parser.add_argument("--token", help="the token of all agents (default: random ones)")
+    parser.add_argument("--key", help="for the private interface (default: a random one)")
     parser.add_argument("--box", action="append", default=[], metavar="NAME", help="make this box at once")
     parser.add_argument("--quirk", action="append", default=[], metavar="NAME=JSON", help=f"one of {', '.join(QUIRKS)}")
     parser.add_argument("--stdin", action="store_true", help="end when stdin ends")
@@ -328,12 +337,12 @@ def main():
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
     with Service(args.port, args.root, "busybox" if args.busybox else "all", args.noexec, args.token,
-                 isolate=not args.plain, tls=args.tls, **quirks) as service:
+                 isolate=not args.plain, tls=args.tls, key=args.key, **quirks) as service:
         if args.kubeconfig:
             service.write_kubeconfig(args.kubeconfig)
         for name in args.box:
             service.create(name)
-        print(f"url: {service.url}", flush=True)
+        print(f"url: {service.url}\nkey: {service.key}", flush=True)
         for name in args.box:
             host, port, token = service.agent(name)
             print(f"box {name}: http://{host}:{port} token {token} workspace {service.workspace(name)}", flush=True)

@@ -43,6 +43,9 @@ def test_paths_are_those_of_a_devbox(service, two):
 def test_the_machine_is_out_of_reach(two):
     one, _ = two
     assert one.exec_sync("touch", "/usr/x")["exitCode"] == 1
+    assert one.exec_sync("mount", "-t", "tmpfs", "x", "/mnt")["exitCode"] != 0
+    assert one.exec_sync("mknod", "/tmp/disk", "b", "8", "0")["exitCode"] != 0
+    assert int(one.sh("grep CapEff /proc/self/status").split()[1], 16) & ~0xa00425fb == 0
     assert one.exec_sync("sh", "-c", "echo 1 >/proc/sys/vm/overcommit_memory")["exitCode"] != 0
     assert one.sh("ps -e -o pid= | wc -l | tr -d ' '") in ("5\n", "6\n", "7\n")  # init, agent, sh, ps, wc, tr
 
@@ -133,6 +136,7 @@ def test_nothing_is_left(tmp_path, end, isolate):
     run = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert run.stdout.readline().startswith("url: http://127.0.0.1:")
+        assert run.stdout.readline().startswith("key: ")
         port, token = re.search(r":(\d+) token (\S+) workspace", run.stdout.readline()).groups()
         assert (tmp_path / "kubeconfig").stat().st_mode & 0o777 == 0o600
         agent = Client("127.0.0.1", int(port), f"Bearer {token}")

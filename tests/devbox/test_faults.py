@@ -302,7 +302,9 @@ def test_log_of_requests(service, call, agent):
 
 
 def test_private_interface(service, call, agent):
-    private = Client("127.0.0.1", service.port, None)
+    for wrong in (None, "Bearer x", call.authorization):
+        assert Client("127.0.0.1", service.port, wrong)("GET", "/_test/boxes").status == 401
+    private = Client("127.0.0.1", service.port, f"Bearer {service.key}")
     answer = private("POST", "/_test/faults", {"add": [{"path": LIST, "status": 500}], "quirks": {"max_file_size": 5}}).json
     assert answer["quirks"]["max_file_size"] == 5
     assert call("GET", LIST).status == 500

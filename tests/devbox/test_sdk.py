@@ -48,6 +48,30 @@ def drive(sdk, service, tmp_path, name="sdk-box"):
     return json.loads(run.stdout)
 
 
+def test_one_warm_process(sdk, tmp_path):
+    """use.mjs, by which other tests have the SDK work on boxes that they made."""
+    with Service(start_s=0, late_write=0) as service:
+        service.write_kubeconfig(tmp_path / "kubeconfig")
+        service.create("one")
+        argv = [need("node", "nodejs"), HERE / "sdk/use.mjs", service.url, tmp_path / "kubeconfig", "one"]
+        run = subprocess.Popen(argv, cwd=sdk, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        with run:
+            def use(call, *args):
+                run.stdin.write(json.dumps({"call": call, "args": args}) + "\n")
+                run.stdin.flush()
+                return json.loads(run.stdout.readline())
+
+            try:
+                assert use("writeFile", "f", {"base64": "AP/+gA=="}) == {"value": None}
+                assert Path(service.workspace("one"), "f").read_bytes() == b"\0\xff\xfe\x80"
+                assert use("readFile", "f") == {"value": {"base64": "AP/+gA=="}}
+                assert use("codeRun", "print(6 * 7)")["value"]["stdout"] == "42\n"
+                assert use("readFile", "nope")["code"] == "FILE_NOT_FOUND"
+            finally:
+                run.stdin.close()
+            assert run.wait(BOUND) == 0
+
+
 def test_life_of_a_box(sdk, tmp_path):
     # the SDK keeps what it sees for a minute: a box that is Running but has no token yet would stay so for it
     with Service(nameless=False) as service:
