@@ -6,7 +6,7 @@ import shutil
 import threading
 
 import pytest
-from helpers import expect_errno, need, scaled, sh, wait_for
+from helpers import ROOT, expect_errno, need, scaled, sh, wait_for
 
 EXEC = ["-type", "d", "-exec", "rmdir", "{}", ";", "-o", "-exec", "rm", "-f", "{}", ";"]
 PERL = r"remove_tree($ARGV[0], {error => \my $e}); die map { values %$_ } @$e if @$e"
@@ -45,7 +45,10 @@ SCENES = {
 
 
 def pairs(ways, *left_out):
-    """Every way with everything in the box, and every scene with the usual way."""
+    """Every way with everything in the box, and every scene with the usual way. In folders without permissions only root
+    deletes, as everywhere; the sandbox's own rmdir needs none."""
+    if not ROOT:
+        left_out += ("files without permissions",)
     return [(way, "everything") for way in ways] + [
         ("rm", scene) for scene in SCENES if scene not in ("everything", *left_out)
     ]
@@ -106,6 +109,16 @@ def test_a_box_is_deleted_by(mnt, way, scene):
     again.delete()
 
 
+def test_rmdir_deletes_a_box_with_folders_without_permissions(mnt):
+    box = mnt.box().ready()
+    SCENES["files without permissions"](box)
+    box.delete()
+    assert not box.path.exists()
+    again = mnt.box(box.name)
+    assert again.go("import os; print(os.listdir())").ok().text == "[]\n"
+    again.delete()
+
+
 # ---- what is in a box ----
 
 INSIDE = {
@@ -144,7 +157,14 @@ def reference(mnt):
 
 
 @pytest.mark.bound(120)
-@pytest.mark.parametrize("way,scene", pairs(INSIDE, "a program that writes files", "a box that starts"))
+@pytest.mark.parametrize(
+    "way,scene",
+    # an ordinary user's rsync opens what has no w before it removes it, and would wait for a run that goes on
+    [
+        (way, "settings and scratch" if way == "rsync" and not ROOT else scene)
+        for way, scene in pairs(INSIDE, "a program that writes files", "a box that starts")
+    ],
+)
 def test_deleting_what_is_in_a_box_leaves_a_box_that_works(mnt, box, reference, way, scene):
     box.ready()
     SCENES[scene](box)
