@@ -14,16 +14,11 @@
 #include "local/runtime.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define HELLO_TIMEOUT_MS 20000
@@ -56,7 +51,7 @@ void sbx_container_progress(struct sbx_pbox *box, const char *text)
 		box->events->progress(box->data, text);
 }
 
-static void set_have(struct sbx_pbox *box, enum box_have have)
+void sbx_container_set_have(struct sbx_pbox *box, enum box_have have)
 {
 	sbx_lock(&box->lock);
 	box->have = have;
@@ -74,7 +69,7 @@ static enum box_want get_want(struct sbx_pbox *box)
 }
 
 /* the goal is not reachable, or somebody else ended it: do not try again by ourselves */
-static void give_up(struct sbx_pbox *box)
+void sbx_container_give_up(struct sbx_pbox *box)
 {
 	sbx_lock(&box->lock);
 	if (box->want != WANT_DELETED)
@@ -87,247 +82,8 @@ void sbx_container_fail(struct sbx_pbox *box, const struct sbx_err *why)
 	sbx_lock(&box->lock);
 	box->why = *why;
 	sbx_unlock(&box->lock);
-	give_up(box);
+	sbx_container_give_up(box);
 	sbx_container_tell(box, SBX_BOX_FAILED, why);
-}
-
-/* ---- the init's socket ---- */
-
-void sbx_conn_put_locked(struct sbx_pbox *box, struct conn *conn)
-{
-	(void)box;
-	if (--conn->refs == 0) {
-		close(conn->fd);
-		free(conn);
-	}
-}
-
-static void conn_drop(struct sbx_pbox *box)
-{
-	sbx_net_stop(box);
-	sbx_watch_del(box->provider->loop, &box->conn_watch);
-	sbx_timer_cancel(box->provider->loop, &box->hello_timer);
-	sbx_lock(&box->lock);
-	if (box->conn) {
-		shutdown(box->conn->fd, SHUT_RDWR); /* also for those who hold it a moment longer */
-		sbx_conn_put_locked(box, box->conn);
-	}
-	box->conn = NULL;
-	sbx_cgroup_done(&box->cgroup);
-	sbx_unlock(&box->lock);
-	sbx_exec_flush(box); /* what was pending fails now */
-}
-
-static void on_dead(struct sbx_watch *watch, uint32_t events)
-{
-	struct sbx_pbox *box = sbx_container_of(watch, struct sbx_pbox, pid_watch);
-	siginfo_t info;
-
-	(void)events;
-	sbx_watch_del(box->provider->loop, watch);
-	memset(&info, 0, sizeof(info));
-	waitid((idtype_t)3 /* P_PIDFD */, (id_t)box->pidfd, &info, WEXITED | WNOHANG); /* ours as subreaper */
-	close(box->pidfd);
-	box->pidfd = -1;
-	box->init_pid = 0;
-	set_have(box, HAVE_DEAD);
-	sbx_container_step(box);
-}
-
-/* after a kill, or when the init has gone: wait until every process of the box is dead */
-static void dying(struct sbx_pbox *box)
-{
-	set_have(box, HAVE_DYING);
-	if (box->pidfd >= 0) {
-		syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0);
-		box->pid_watch.fn = on_dead;
-		box->pid_watch.fd = box->pidfd;
-		if (box->pid_watch.on || sbx_watch_add(box->provider->loop, &box->pid_watch, EPOLLIN) == 0)
-			return;
-		close(box->pidfd);
-		box->pidfd = -1;
-	}
-	set_have(box, HAVE_DEAD); /* the runtime's delete --force has to do it */
-}
-
-/* The socket is closed: the init, and so the whole pid namespace, is dead or dying. */
-static void lost(struct sbx_pbox *box)
-{
-	uint64_t ooms;
-
-	sbx_lock(&box->lock);
-	ooms = sbx_cgroup_oom_kills(&box->cgroup);
-	if (box->want == WANT_UP || box->want == WANT_PAUSED) {
-		box->unasked = true;
-		if (ooms > box->oom_base)
-			sbx_err_set(&box->why, ENOMEM,
-				    "the sandbox ended: its memory limit killed its first process");
-		else
-			sbx_err_set(&box->why, ECHILD, "the sandbox ended: its first process was killed");
-		box->want = WANT_DOWN;
-	}
-	sbx_unlock(&box->lock);
-	conn_drop(box);
-	if (box->have == HAVE_UP || box->have == HAVE_PAUSED)
-		dying(box);
-}
-
-static bool take_hello(struct sbx_pbox *box)
-{
-	struct sbx_init_hello hello;
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(4 * sizeof(int))];
-	} control;
-	struct iovec iov = { &hello, sizeof(hello) };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.room,
-			      .msg_controllen = sizeof(control.room) };
-	ssize_t n = recvmsg(box->conn->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	struct cmsghdr *c;
-	int fds[4];
-	size_t i, k = 0;
-
-	if (n < 0)
-		return errno == EAGAIN || errno == EINTR;
-	if (n == 0)
-		return false;
-	for (c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		k = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		memcpy(fds, CMSG_DATA(c), k * sizeof(int));
-	}
-	if (box->hello || n != sizeof(hello) || hello.type != SBX_INIT_HELLO ||
-	    hello.version != SBX_INIT_VERSION || k != 1) {
-		for (i = 0; i < k; i++)
-			close(fds[i]);
-		return box->hello; /* noise after the hello is ignored */
-	}
-	box->pidfd = fds[0];
-	box->hello = true;
-	return true;
-}
-
-static void came_up(struct sbx_pbox *box)
-{
-	struct sbx_err why = SBX_ERR_INIT;
-	bool missing;
-
-	sbx_timer_cancel(box->provider->loop, &box->hello_timer);
-	sbx_lock(&box->lock);
-	box->init_pid = sbx_pidfd_pid(box->pidfd);
-	if (box->provider->runtime.limits)
-		sbx_cgroup_open(&box->cgroup, box->init_pid);
-	box->oom_base = sbx_cgroup_oom_kills(&box->cgroup);
-	box->have = HAVE_UP;
-	box->why.text[0] = '\0';
-	box->disk_stopped = false;
-	memset(&box->disk_base, 0, sizeof(box->disk_base));
-	sbx_unlock(&box->lock);
-	/* never silently: without limits the box works, and its `error` says what is missing */
-	missing = sbx_limits_missing(box, &why) < 0;
-	sbx_container_tell(box, SBX_BOX_RUNNING, missing ? &why : NULL);
-}
-
-static void start_failed(struct sbx_pbox *box, const struct sbx_err *err)
-{
-	sbx_lock(&box->lock);
-	box->why = *err;
-	sbx_unlock(&box->lock);
-	box->failed = true;
-	give_up(box);
-	conn_drop(box);
-	dying(box);
-	sbx_container_step(box);
-}
-
-void sbx_container_net(struct sbx_pbox *box, const struct sbx_err *why)
-{
-	bool put;
-
-	if (box->have == HAVE_STARTING) {
-		if (why)
-			start_failed(box, why);
-		else
-			came_up(box);
-		sbx_container_step(box);
-		return;
-	}
-	sbx_lock(&box->lock);
-	put = box->put;
-	sbx_unlock(&box->lock);
-	if (why && !put && box->events && box->events->trouble)
-		box->events->trouble(box->data, "network", why);
-	if (!why)
-		sbx_container_progress(box, "the network is there again");
-}
-
-/* the init is there; without a network to wait for, the box is as well */
-static void said_hello(struct sbx_pbox *box)
-{
-	struct sbx_err err = SBX_ERR_INIT;
-
-	sbx_timer_cancel(box->provider->loop, &box->hello_timer);
-	if (box->record.network != SBX_NET_NAT) {
-		came_up(box);
-		return;
-	}
-	sbx_container_progress(box, "setting up the network");
-	if (sbx_net_start(box, sbx_pidfd_pid(box->pidfd), &err) < 0) {
-		sbx_err_wrap(&err, -err.code, "network 'nat'");
-		start_failed(box, &err);
-	}
-}
-
-static void on_conn(struct sbx_watch *watch, uint32_t events)
-{
-	struct sbx_pbox *box = sbx_container_of(watch, struct sbx_pbox, conn_watch);
-	struct sbx_err err = SBX_ERR_INIT;
-	bool was = box->hello, alive = true;
-
-	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-		alive = take_hello(box);
-	if (!alive) {
-		if (box->have != HAVE_STARTING) {
-			lost(box);
-		} else if (box->hello) { /* while its network was set up */
-			sbx_err_set(&err, ECHILD, "the sandbox ended: its first process was killed");
-			start_failed(box, &err);
-		} else { /* the runtime will say why it failed, or the timer will */
-			sbx_watch_del(box->provider->loop, watch);
-		}
-		sbx_container_step(box);
-		return;
-	}
-	if (box->hello && !was) {
-		said_hello(box);
-		sbx_container_step(box);
-	}
-}
-
-void sbx_container_stop_for(struct sbx_pbox *box, const struct sbx_err *why)
-{
-	sbx_lock(&box->lock);
-	box->why = *why;
-	box->unasked = true;
-	if (box->want != WANT_DELETED)
-		box->want = WANT_DOWN;
-	sbx_unlock(&box->lock);
-	sbx_container_step(box);
-}
-
-bool sbx_container_check(struct sbx_pbox *box)
-{
-	struct pollfd p = { .events = POLLIN };
-
-	if (box->have != HAVE_UP && box->have != HAVE_PAUSED)
-		return true;
-	p.fd = box->conn ? box->conn->fd : -1;
-	if (p.fd >= 0 && (poll(&p, 1, 0) <= 0 || !(p.revents & (POLLHUP | POLLERR))))
-		return false;
-	lost(box);
-	sbx_container_kick(box);
-	return true;
 }
 
 /* ---- the runtime's commands ---- */
@@ -340,7 +96,7 @@ static void on_hello_timeout(struct sbx_timer *timer)
 	if (box->have != HAVE_STARTING || box->oci_busy)
 		return;
 	sbx_err_set(&err, ETIMEDOUT, "the container was started, but its first process does not answer");
-	start_failed(box, &err);
+	sbx_container_start_failed(box, &err);
 }
 
 static void run_done(struct sbx_pbox *box, const struct sbx_spawn_result *result)
@@ -354,7 +110,7 @@ static void run_done(struct sbx_pbox *box, const struct sbx_spawn_result *result
 	}
 	sbx_err_wrap(&err, -err.code, "cannot start the container");
 	sbx_runtime_forget(box->provider->state); /* look again for one that works, at the next mount */
-	start_failed(box, &err);
+	sbx_container_start_failed(box, &err);
 }
 
 static int bundle(struct sbx_pbox *box, const char *net_tool, char dir[PATH_MAX + 16], struct sbx_err *err)
@@ -412,7 +168,7 @@ static int start(struct sbx_pbox *box, struct sbx_err *err)
 	box->have = HAVE_STARTING;
 	sbx_unlock(&box->lock);
 	box->hello = box->failed = box->unasked = false;
-	box->conn_watch.fn = on_conn;
+	box->conn_watch.fn = sbx_conn_event;
 	box->conn_watch.fd = conn->fd;
 	box->hello_timer.fn = on_hello_timeout;
 	r = sbx_watch_add(box->provider->loop, &box->conn_watch, EPOLLIN);
@@ -431,7 +187,7 @@ static void pause_done(struct sbx_pbox *box, const struct sbx_spawn_result *resu
 	if (box->have != HAVE_UP)
 		return;
 	if (sbx_spawn_check(box->provider->runtime.path, result, &err) == 0) {
-		set_have(box, HAVE_PAUSED);
+		sbx_container_set_have(box, HAVE_PAUSED);
 		sbx_container_tell(box, SBX_BOX_PAUSED, NULL);
 		return;
 	}
@@ -450,7 +206,7 @@ static void resume_done(struct sbx_pbox *box, const struct sbx_spawn_result *res
 	if (box->have != HAVE_PAUSED)
 		return;
 	if (sbx_spawn_check(box->provider->runtime.path, result, &err) == 0) {
-		set_have(box, HAVE_UP);
+		sbx_container_set_have(box, HAVE_UP);
 		sbx_container_tell(box, SBX_BOX_RUNNING, NULL);
 		return;
 	}
@@ -527,7 +283,7 @@ static void step_none(struct sbx_pbox *box, enum box_want want)
 		return;
 	sbx_container_progress(box, "starting the container");
 	if (start(box, &err) < 0)
-		start_failed(box, &err);
+		sbx_container_start_failed(box, &err);
 }
 
 static void simple(struct sbx_pbox *box, const char *verb,
@@ -558,8 +314,8 @@ void sbx_container_step(struct sbx_pbox *box)
 		break;
 	case HAVE_STARTING:
 		if (want == WANT_DOWN || want == WANT_DELETED) {
-			conn_drop(box);
-			set_have(box, HAVE_DEAD);
+			sbx_conn_drop(box);
+			sbx_container_set_have(box, HAVE_DEAD);
 			sbx_container_step(box);
 		}
 		break;
@@ -568,8 +324,8 @@ void sbx_container_step(struct sbx_pbox *box)
 			if (sbx_oci_slot(box))
 				simple(box, "pause", pause_done);
 		} else if (want != WANT_UP) {
-			conn_drop(box);
-			dying(box);
+			sbx_conn_drop(box);
+			sbx_container_dying(box);
 			sbx_container_step(box);
 		}
 		break;
@@ -579,8 +335,8 @@ void sbx_container_step(struct sbx_pbox *box)
 		if (want == WANT_UP) {
 			simple(box, "resume", resume_done);
 		} else {
-			conn_drop(box);
-			dying(box);
+			sbx_conn_drop(box);
+			sbx_container_dying(box);
 			simple(box, "resume", thaw_done);
 		}
 		break;

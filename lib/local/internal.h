@@ -158,22 +158,35 @@ void sbx_pbox_unlist(struct sbx_pbox *box);
 void sbx_container_want(struct sbx_pbox *box, enum box_want want);
 /* sbx_container_kick - look again what is to be done.  Any thread. */
 void sbx_container_kick(struct sbx_pbox *box);
-/* sbx_container_check - has the init gone without our having seen it? Loop thread.  True: the box is dead. */
-bool sbx_container_check(struct sbx_pbox *box);
-/* sbx_container_stop_for - stop it at once for a reason of ours; loop thread */
-void sbx_container_stop_for(struct sbx_pbox *box, const struct sbx_err *why);
 /* sbx_container_tell - an event, if somebody listens and it is news; loop thread */
 void sbx_container_tell(struct sbx_pbox *box, enum sbx_box_state state, const struct sbx_err *why);
 /* sbx_container_progress - a line for .sbxfs/events, if somebody listens; loop thread */
 void sbx_container_progress(struct sbx_pbox *box, const char *text);
 /* sbx_container_fail - it cannot be started, and has no container: FAILED; loop thread */
 void sbx_container_fail(struct sbx_pbox *box, const struct sbx_err *why);
-/* sbx_container_net - its network is there (@why NULL), or is not and why; see network.h.  Loop thread. */
-void sbx_container_net(struct sbx_pbox *box, const struct sbx_err *why);
 /* sbx_container_sweep - it has no container any more: delete its files, then GONE (sweep.c); loop thread */
 void sbx_container_sweep(struct sbx_pbox *box);
-/* sbx_conn_put - under box->lock */
+void sbx_container_set_have(struct sbx_pbox *box, enum box_have have);
+/* sbx_container_give_up - the goal is not reachable, or somebody else ended it: do not try again by ourselves; loop thread */
+void sbx_container_give_up(struct sbx_pbox *box);
+
+/* ---- init_conn.c; loop thread ---- */
+/* sbx_conn_event - the watch's function of the init's socket */
+void sbx_conn_event(struct sbx_watch *watch, uint32_t events);
+/* sbx_conn_drop - close our end: the init ends, with everything in the box */
+void sbx_conn_drop(struct sbx_pbox *box);
+/* sbx_conn_put_locked - one reference to the socket; under box->lock, any thread */
 void sbx_conn_put_locked(struct sbx_pbox *box, struct conn *conn);
+/* sbx_container_dying - after a kill, or when the init has gone: wait until every process of the box is dead */
+void sbx_container_dying(struct sbx_pbox *box);
+/* sbx_container_start_failed - FAILED, with the reason, when what there is of it has been removed */
+void sbx_container_start_failed(struct sbx_pbox *box, const struct sbx_err *err);
+/* sbx_container_check - has the init gone without our having seen it? Loop thread.  True: the box is dead. */
+bool sbx_container_check(struct sbx_pbox *box);
+/* sbx_container_stop_for - stop it at once for a reason of ours; loop thread */
+void sbx_container_stop_for(struct sbx_pbox *box, const struct sbx_err *why);
+/* sbx_container_net - its network is there (@why NULL), or is not and why; see network.h.  Loop thread. */
+void sbx_container_net(struct sbx_pbox *box, const struct sbx_err *why);
 
 /* sbx_container_step - take the next step from what it is to what it shall be; loop thread */
 void sbx_container_step(struct sbx_pbox *box);
