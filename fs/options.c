@@ -33,7 +33,7 @@ const char sbx_options_usage[] =
 	"  -d                  the same, with every FUSE request\n"
 	"  -h, --help          this text\n"
 	"  -V, --version       versions\n"
-	"and the mount options of libfuse, see mount.fuse3(8).\n"
+	"and the mount options of libfuse, see mount.fuse3(8); what else stands in fstab is accepted.\n"
 	"\n"
 	"  sbxfs ~/box && mkdir ~/box/demo && echo 'print(6*7)' > ~/box/demo/run/code.py && cat ~/box/demo/run/stdout\n"
 	"The tree explains itself: MOUNTPOINT/.sbxfs/README\n";
@@ -43,7 +43,7 @@ const char sbx_options_usage[] =
 		text, offsetof(struct sbx_options, field), value                                   \
 	}
 
-enum { KEY_CHECK = 1 };
+#define IGNORED(text) FUSE_OPT_KEY(text, FUSE_OPT_KEY_DISCARD)
 
 static const struct fuse_opt options[] = {
 	OPTION("config=%s", config, 0),
@@ -59,6 +59,27 @@ static const struct fuse_opt options[] = {
 	OPTION("--help", help, 1),
 	OPTION("-V", version, 1),
 	OPTION("--version", version, 1),
+	/* of fstab: for mount(8) and systemd, or about times of access, which are not kept here */
+	IGNORED("defaults"),
+	IGNORED("auto"),
+	IGNORED("noauto"),
+	IGNORED("user"),
+	IGNORED("user=%s"),
+	IGNORED("nouser"),
+	IGNORED("users"),
+	IGNORED("owner"),
+	IGNORED("group"),
+	IGNORED("nofail"),
+	IGNORED("_netdev"),
+	IGNORED("comment=%s"),
+	IGNORED("relatime"),
+	IGNORED("norelatime"),
+	IGNORED("strictatime"),
+	IGNORED("nostrictatime"),
+	IGNORED("diratime"),
+	IGNORED("nodiratime"),
+	IGNORED("lazytime"),
+	IGNORED("nolazytime"),
 	FUSE_OPT_END,
 };
 
@@ -74,6 +95,8 @@ static int on_word(void *data, const char *arg, int key, struct fuse_args *outar
 	struct words *words = data;
 
 	(void)outargs;
+	if (key == FUSE_OPT_KEY_OPT && (strncmp(arg, "x-", 2) == 0 || strncmp(arg, "X-", 2) == 0))
+		return 0; /* x-systemd.automount and the like: a space for comments */
 	if (key != FUSE_OPT_KEY_NONOPT)
 		return 1;
 	if (words->n < 3)

@@ -157,7 +157,7 @@ same("languages", {n for n, _ in rows}, {n for n, _ in told})
 parser = "".join(read(p.relative_to(root)) for p in sorted(root.glob("lib/config*.c")))
 tables = {
     name: set(re.findall(r'^\t\{ "(\w+)"', body, re.M))
-    for name, body in re.findall(r"sbx_config_key (\w+)_keys\[\] = \{(.*?)^\};", parser, re.M | re.S)
+    for name, body in re.findall(r"sbx_config_key (\w+)_keys\[\] = \{(.*?)\};", parser, re.S)
 }
 tables["limit"] = set(re.findall(r'^\tX\(\w+, "(\w+)"', read("lib/limit.h"), re.M))
 below = {"policy"}  # told by the key below it
@@ -168,13 +168,32 @@ for name in sorted(tables):  # template_keys are the table of "## templates", an
     cells = first_cells(re.split(r"\n\n(?=How the built-in)", section(config_md, title))[0])
     same(f"configuration, {title}", tables[name], cells)
 
-# the command line
-help_text = "".join(re.findall(r'^\t"(.*)\\n"', read("fs/options.c"), re.M))
+# sbxfs-config(5): the keys are the words of .TP .B in the section of each table
+man_keys = {
+    title: set(re.findall(r"^\.TP\n\.B ([\w.]+)$", body, re.M))
+    for title, body in re.findall(r"^\.SH ([A-Z ]+)\n(.*?)(?=^\.SH|\Z)", read("docs/sbxfs-config.5"), re.M | re.S)
+}
+same("sbxfs-config(5), TOP LEVEL", top, man_keys.pop("TOP LEVEL", set()))
+for name, keys in sorted(tables.items()):
+    title = {"limit": "LIMITS", "template": "TEMPLATES", "file": "TEMPLATE FILES", "language": "LANGUAGES"}.get(name, name.upper())
+    same(f"sbxfs-config(5), {title}", keys, man_keys.pop(title, set()))
+for title in sorted(t for t, keys in man_keys.items() if keys):
+    problems.append(f"sbxfs-config(5): the section '{title}' has keys, but no table of the parser is for it")
+
+# the command line: what the parser knows, --help, sbxfs(1), the completion
+options_c = read("fs/options.c")
+known = {re.sub(r"=%s$", "", o) for o in re.findall(r'^\tOPTION\("([^"]+)"', options_c, re.M)} - {"debug"}  # another -d
+help_text = "\n".join(re.findall(r'^\t"(.*)\\n"', options_c, re.M))
+pattern = r"-o ([a-z_]+)|(?<![\w-])(-[a-zA-Z]|--[a-z]+)\b"
+told = {a or b for a, b in re.findall(pattern, help_text)} - {"-u", "-o"}
+same("sbxfs --help", known, told)
 man = read("docs/sbxfs.1").replace("\\-", "-")
-for option in sorted(set(re.findall(r"-o ([a-z_]+)|(?<![\w-])(-[a-zA-Z]|--[a-z]+)\b", help_text))):
-    name = option[0] or option[1]
-    if name != "-u" and not re.search(rf"(?<![\w]){re.escape(name)}", man):
-        problems.append(f"sbxfs(1): '{name}' of --help is missing")
+options = re.search(r"^\.SH OPTIONS\n(.*?)^\.SH", man, re.M | re.S).group(1)
+heads = " ".join(re.findall(r"^\.TP\n(.*)", options, re.M)).replace('"', "")
+same("sbxfs(1)", known, {a or b for a, b in re.findall(pattern, heads)})
+completion = re.findall(r"-W (?:\\\n\s*)?'([^']*)'", read("docs/sbxfs.bash-completion"))
+offered = {w.partition("=")[0] for words in completion for w in words.split() if "=" in w or w.startswith("-") or w in known}
+same("the completion", known, offered - {"-o"})
 
 print("\n".join(problems) or "the documentation agrees with the code")
 sys.exit(bool(problems))
