@@ -18,6 +18,7 @@ from wire import Gone, Reply, Server, dump
 
 TCP_LISTEN = "0A"
 CRASHED = 70  # exit status: start the whole box anew
+KILLED = 9  # exit status: by order
 
 
 class Agent:
@@ -141,4 +142,4 @@ def run(listener, line, workspace, home, env, cwd):
     os._exit(0)
 
 
-__all__ = ["CRASHED", "run"]
+__all__ = ["CRASHED", "KILLED", "run"]

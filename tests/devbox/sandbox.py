@@ -7,9 +7,10 @@ A helper process with one thread (`zygote`) forks the boxes, for the service has
     init   process 1 of the box: mounts, reaps, starts the agent and starts it again when it is killed
       agent   agent.py; the programs are its children, and init's when it has died
 
-In a box /home/devbox/project is the workspace, /tmp, /var/tmp and /dev/shm are its own, the rest of the system is read-only;
-there is a network, but only its own loopback; root is what it is in a container.  Without the right to namespaces the workspace is a plain folder, the box
-sees the system, and its programs are ended by looking for them; `isolated` in the service says which.
+In a box /home/devbox/project is the workspace, /tmp, /var/tmp and /dev/shm are its own, the rest of the system is
+read-only; there is a network, but only its own loopback; root is what it is in a container.  Without the right to
+namespaces the workspace is a plain folder, the box sees the system, and its programs are ended by looking for them;
+`isolated` in the service says which.
 
 Owns: the processes of all boxes."""
 import ctypes
@@ -178,6 +179,8 @@ def init(spec, listener, line):
         code = os.waitstatus_to_exitcode(status)
         if code in (0, 1, agent.CRASHED):  # 1: it could not begin
             os._exit(code)
+        if code != agent.KILLED:
+            print(f"devbox test service: the agent of {spec['name']} ended by itself: {code}", file=sys.stderr, flush=True)
         try:
             line.sendall(b'{"event":"down"}\n')
         except OSError:
@@ -208,13 +211,17 @@ def keeper(spec, listener, line):
             os._exit(1)
     listener.close()
     code = None
+    ordered = False
     while code is None:
         number = signal.sigwait({signal.SIGTERM, signal.SIGCHLD})
         if number == signal.SIGTERM:
+            ordered = True
             os.kill(pid, signal.SIGKILL)
         ended, status = os.waitpid(pid, 0 if number == signal.SIGTERM else os.WNOHANG)
         if ended == pid:
             code = os.waitstatus_to_exitcode(status)
+    if code < 0 and not ordered:
+        print(f"devbox test service: process 1 of {spec['name']} ended by itself: {code}", file=sys.stderr, flush=True)
     if not spec["isolated"]:
         end_descendants()
     os._exit(code if code >= 0 else 1)
