@@ -32,6 +32,7 @@ struct sbx_slot;
 #define SBX_RUNS_KEPT 32      /* ended runs kept per box, besides those that run/ or a slot shows */
 #define SBX_SLOTS_MAX 1024    /* run/SLOT folders per box */
 #define SBX_RUNS_MAX 4096     /* runs of a box that are pending or running */
+#define SBX_UNSTARTED_MAX 256 /* background processes that were named and have no command yet */
 
 struct sbx_box {
 	atomic_uint refs;

@@ -49,6 +49,17 @@ static struct sbx_run *find_label_locked(struct sbx_box *box, const char *label)
 	return NULL;
 }
 
+/* how many were named and have no command yet */
+static unsigned int unstarted_locked(struct sbx_box *box) SBX_REQUIRES(box->lock)
+{
+	struct sbx_list *p;
+	unsigned int n = 0;
+
+	sbx_list_for_each (p, &box->runs)
+		n += sbx_run_state(sbx_container_of(p, struct sbx_run, link)) == SBX_RUN_NONE;
+	return n;
+}
+
 int sbx_box_process_new(struct sbx_box *box, const char *label, struct sbx_run **ret, struct sbx_err *err)
 {
 	struct sbx_run *run;
@@ -79,6 +90,9 @@ int sbx_box_process_new(struct sbx_box *box, const char *label, struct sbx_run *
 		r = -ESTALE;
 	else if (label && find_label_locked(box, label))
 		r = -EEXIST;
+	else if (label && unstarted_locked(box) >= SBX_UNSTARTED_MAX)
+		r = sbx_err_set(err, ENOSPC, "%u processes in '%s' have no command yet: write it, or rmdir some",
+				SBX_UNSTARTED_MAX, box->name);
 	else
 		list_run_locked(box, run);
 	sbx_unlock(&box->lock);
