@@ -105,7 +105,7 @@ bool sbx_code_name(const struct codes *codes, const char *name)
 /* a dirty handle of it means: a run is about to start */
 bool sbx_code_starts_run_locked(const struct code_file *file)
 {
-	return file->linked && !file->target && sbx_code_name(file->codes, file->name);
+	return file->linked && !file->target && !file->folder && sbx_code_name(file->codes, file->name);
 }
 
 void sbx_code_attr_locked(const struct code_file *file, struct stat *attr)
@@ -167,6 +167,8 @@ int sbx_code_lookup(const struct sbx_ref *ref, const char *name, struct sbx_node
 		return -ENOMEM;
 	sbx_lock(&codes->lock);
 	file = find_locked(codes, name);
+	if (file && file->folder) /* its node is tree_scratch.c's */
+		file = NULL;
 	if (file) {
 		file->refs++;
 		sbx_code_attr_locked(file, attr);
@@ -188,7 +190,22 @@ bool sbx_code_exists(struct sbx_slot *slot, const char *name)
 	return there;
 }
 
-int sbx_code_list(const struct sbx_ref *ref, struct sbx_names *names)
+/* the name of @name in @folder; NULL: it is not in it */
+static const char *name_in(const char *name, const char *folder)
+{
+	size_t n = folder ? strlen(folder) : 0;
+
+	if (!folder)
+		return strchr(name, '/') ? NULL : name;
+	return strncmp(name, folder, n) == 0 && name[n] == '/' ? name + n + 1 : NULL;
+}
+
+static mode_t type_of(const struct code_file *file)
+{
+	return file->folder ? S_IFDIR : file->target ? S_IFLNK : S_IFREG;
+}
+
+int sbx_code_list(const struct sbx_ref *ref, const char *folder, struct sbx_names *names)
 {
 	struct codes *codes = sbx_codes_of(ref->slot);
 	struct sbx_list *i;
@@ -199,12 +216,27 @@ int sbx_code_list(const struct sbx_ref *ref, struct sbx_names *names)
 	sbx_lock(&codes->lock);
 	sbx_list_for_each (i, &codes->files) {
 		struct code_file *file = sbx_container_of(i, struct code_file, link);
+		const char *name = name_in(file->name, folder);
 
-		if (r == 0)
-			r = sbx_names_add(names, file->name, file->ino, file->target ? S_IFLNK : S_IFREG);
+		if (r == 0 && name)
+			r = sbx_names_add(names, name, file->ino, type_of(file));
 	}
 	sbx_unlock(&codes->lock);
 	return r;
+}
+
+/* the scratch folder of the name's first @len bytes */
+static bool holder_locked(struct codes *codes, const char *name, size_t len) SBX_REQUIRES(codes->lock)
+{
+	struct sbx_list *i;
+
+	sbx_list_for_each (i, &codes->files) {
+		struct code_file *file = sbx_container_of(i, struct code_file, link);
+
+		if (file->folder && strlen(file->name) == len && memcmp(file->name, name, len) == 0)
+			return true;
+	}
+	return false;
 }
 
 /* a new file in the folder, with one reference more for the caller; -EEXIST, -ENOSPC, -ENAMETOOLONG, -ENOMEM */
@@ -212,6 +244,7 @@ int sbx_code_file_new(const struct sbx_ref *ref, const char *name, mode_t mode, 
 		    struct code_file **ret)
 {
 	struct codes *codes = sbx_codes_of(ref->slot);
+	const char *slash = strchr(name, '/');
 	struct code_file *file;
 	int r = 0;
 
@@ -226,6 +259,7 @@ int sbx_code_file_new(const struct sbx_ref *ref, const char *name, mode_t mode, 
 	strcpy(file->name, name);
 	file->ino = sbx_catalog_ino(sbx_fs.catalog, 1);
 	file->mode = mode & 07777;
+	file->folder = S_ISDIR(mode);
 	file->mtime = sbx_clock_wall();
 	sbx_list_init(&file->handles);
 	if (target) {
@@ -236,6 +270,8 @@ int sbx_code_file_new(const struct sbx_ref *ref, const char *name, mode_t mode, 
 	sbx_lock(&codes->lock);
 	if (r == 0 && find_locked(codes, name))
 		r = -EEXIST;
+	if (r == 0 && slash && !holder_locked(codes, name, (size_t)(slash - name)))
+		r = -ESTALE; /* removed since it was looked up */
 	if (r == 0 && codes->files_n >= FILES_MAX)
 		r = -ENOSPC;
 	if (r == 0) {
@@ -286,22 +322,106 @@ int sbx_code_unlink(const struct sbx_ref *ref, const char *name)
 {
 	struct codes *codes = sbx_codes_of(ref->slot);
 	struct code_file *file;
+	int r = -ENOENT;
 
 	if (!codes)
 		return -ENOMEM;
 	sbx_lock(&codes->lock);
 	file = find_locked(codes, name);
-	if (file) {
+	if (file && file->folder) {
+		r = -EISDIR;
+	} else if (file) {
 		struct sbx_list *i;
 
+		r = 0;
 		sbx_list_for_each (i, &file->handles) /* nothing of it runs any more */
 			sbx_code_clean_locked(sbx_container_of(i, struct code_handle, link));
 		unlink_locked(file);
 	}
 	sbx_unlock(&codes->lock);
-	if (file)
+	if (r == 0)
 		sbx_gate_notify(&ref->slot->gate);
-	return file ? 0 : -ENOENT;
+	return r;
+}
+
+/* ---- scratch folders ---- */
+
+int sbx_code_folder_new(const struct sbx_ref *ref, const char *name, uint64_t *ret_ino)
+{
+	struct code_file *file;
+	int r = sbx_code_file_new(ref, name, S_IFDIR | 0755, NULL, &file);
+
+	if (r < 0)
+		return r;
+	*ret_ino = file->ino;
+	sbx_lock(&file->codes->lock);
+	sbx_code_put_locked(file);
+	sbx_unlock(&file->codes->lock);
+	return 0;
+}
+
+int sbx_code_folder_find(struct sbx_slot *slot, const char *name, uint64_t *ret_ino)
+{
+	struct codes *codes = sbx_codes_of(slot);
+	struct code_file *file;
+	int r = -ENOENT;
+
+	if (!codes)
+		return -ENOMEM;
+	sbx_lock(&codes->lock);
+	file = find_locked(codes, name);
+	if (file && file->folder) {
+		*ret_ino = file->ino;
+		r = 0;
+	}
+	sbx_unlock(&codes->lock);
+	return r;
+}
+
+int sbx_code_folder_name(struct sbx_slot *slot, uint64_t ino, char ret[NAME_MAX + 1])
+{
+	struct codes *codes = sbx_codes_of(slot);
+	struct sbx_list *i;
+	int r = -ESTALE;
+
+	if (!codes)
+		return -ENOMEM;
+	sbx_lock(&codes->lock);
+	sbx_list_for_each (i, &codes->files) {
+		struct code_file *file = sbx_container_of(i, struct code_file, link);
+
+		if (file->folder && file->ino == ino) {
+			strcpy(ret, file->name);
+			r = 0;
+		}
+	}
+	sbx_unlock(&codes->lock);
+	return r;
+}
+
+int sbx_code_folder_remove(const struct sbx_ref *ref, const char *name)
+{
+	struct codes *codes = sbx_codes_of(ref->slot);
+	struct code_file *file;
+	struct sbx_list *i;
+	int r = 0;
+
+	if (!codes)
+		return -ENOMEM;
+	sbx_lock(&codes->lock);
+	file = find_locked(codes, name);
+	if (!file)
+		r = -ENOENT;
+	else if (!file->folder)
+		r = -ENOTDIR;
+	sbx_list_for_each (i, &codes->files) {
+		if (r == 0 && name_in(sbx_container_of(i, struct code_file, link)->name, name))
+			r = -ENOTEMPTY;
+	}
+	if (r == 0)
+		unlink_locked(file);
+	sbx_unlock(&codes->lock);
+	return r;
 }
 
 /* what is open and dirty is saved now, so that the name's text is whole, and does not run a second time at its RELEASE */
@@ -342,7 +462,7 @@ void sbx_code_rename(fuse_req_t req, const struct sbx_ref *ref, const char *name
 	struct sbx_buf text = SBX_BUF_INIT, other_text = SBX_BUF_INIT;
 	struct sbx_err err = SBX_ERR_INIT;
 	bool run = false, other_run = false;
-	const char *denied = new_name;
+	const char *denied = new_name, *slash = strchr(new_name, '/');
 	struct code_file *file, *other;
 	int r = 0;
 
@@ -355,8 +475,14 @@ void sbx_code_rename(fuse_req_t req, const struct sbx_ref *ref, const char *name
 	other = find_locked(codes, new_name);
 	if (!file || ((flags & RENAME_EXCHANGE) && !other))
 		r = -ENOENT;
+	else if (slash && !holder_locked(codes, new_name, (size_t)(slash - new_name)))
+		r = -ESTALE;
 	else if ((flags & RENAME_NOREPLACE) && other)
 		r = -EEXIST;
+	else if (file->folder)
+		r = -EPERM;
+	else if (other && other->folder)
+		r = -EISDIR;
 	else if ((sbx_code_name(codes, new_name) || setting) && file->target)
 		r = -EPERM; /* a link under a control name */
 	else if ((flags & RENAME_EXCHANGE) && other->target && sbx_code_name(codes, name))

@@ -27,9 +27,10 @@ struct code_file {
 	unsigned int refs;   /* guarded by codes->lock: list, node, handles */
 	struct sbx_list link; /* guarded by codes->lock */
 	bool linked;	      /* guarded by codes->lock */
-	char name[NAME_MAX + 1]; /* guarded by codes->lock */
+	char name[NAME_MAX + 1]; /* guarded by codes->lock; in a scratch folder FOLDER/NAME */
 	uint64_t ino;
-	char *target;	      /* a symlink's, fixed; NULL: a regular file */
+	char *target;	      /* a symlink's, fixed; NULL: a regular file, or */
+	bool folder;	      /* fixed: a scratch folder */
 	mode_t mode;	      /* guarded by codes->lock: permission bits */
 	struct timespec mtime; /* guarded by codes->lock */
 	struct sbx_buf text;  /* guarded by codes->lock: what was saved last */

@@ -13,6 +13,7 @@
 #include "results.h"
 #include "run.h"
 #include "slot.h"
+#include "tree_scratch.h"
 
 #include <errno.h>
 #include <linux/fs.h>
@@ -133,7 +134,7 @@ static int list_files(const struct sbx_ref *ref, struct sbx_names *names)
 
 	if (shown_id(ref) != 0)
 		r = sbx_names_add(names, "process", sbx_ref_ino(ref, LINE_PROCESS), S_IFLNK);
-	return r < 0 ? r : sbx_code_list(ref, names);
+	return r < 0 ? r : sbx_code_list(ref, NULL, names);
 }
 
 static int slot_node(struct sbx_box *box, struct sbx_slot *slot, struct sbx_node **ret, struct stat *attr)
@@ -144,10 +145,17 @@ static int slot_node(struct sbx_box *box, struct sbx_slot *slot, struct sbx_node
 			      attr);
 }
 
+static int files_lookup(const struct sbx_ref *ref, const char *name, struct sbx_node **ret, struct stat *attr)
+{
+	int r = sbx_code_lookup(ref, name, ret, attr);
+
+	return r == -ENOENT ? sbx_scratch_lookup(ref, name, ret, attr) : r;
+}
+
 static int run_lookup(const struct sbx_ref *ref, const char *name, struct sbx_node **ret, struct stat *attr)
 {
 	struct sbx_slot *slot;
-	int r = sbx_code_lookup(ref, name, ret, attr);
+	int r = files_lookup(ref, name, ret, attr);
 
 	if (r != -ENOENT)
 		return r;
@@ -191,6 +199,8 @@ static int run_mkdir(const struct sbx_ref *ref, const char *name, struct sbx_nod
 
 	if (sbx_code_exists(ref->slot, name))
 		return -EEXIST;
+	if (name[0] == '.') /* no slot's */
+		return sbx_scratch_mkdir(ref, name, ret, attr, err);
 	if (sbx_language_of_name(sbx_box_languages(ref->box), name))
 		return sbx_err_set(err, EINVAL, "'%s' is the name of code, not of a slot", name);
 	r = sbx_box_slot_new(ref->box, name, &slot, err);
@@ -201,12 +211,20 @@ static int run_mkdir(const struct sbx_ref *ref, const char *name, struct sbx_nod
 	return r;
 }
 
+/* slots do not nest */
+static int slot_mkdir(const struct sbx_ref *ref, const char *name, struct sbx_node **ret, struct stat *attr,
+		      struct sbx_err *err)
+{
+	if (sbx_code_exists(ref->slot, name))
+		return -EEXIST;
+	return name[0] == '.' ? sbx_scratch_mkdir(ref, name, ret, attr, err) : -EPERM;
+}
+
 static int run_rmdir(const struct sbx_ref *ref, const char *name, struct sbx_err *err)
 {
-	(void)err;
-	if (sbx_code_exists(ref->slot, name))
-		return -ENOTDIR;
-	return sbx_box_slot_remove(ref->box, name);
+	int r = sbx_scratch_rmdir(ref, name, err);
+
+	return r == -ENOENT ? sbx_box_slot_remove(ref->box, name) : r;
 }
 
 /* ---- the folder's own requests ---- */
@@ -226,54 +244,58 @@ static bool is_slot(struct sbx_synth *dir, const char *name)
 	return slot != NULL;
 }
 
-/* may a file be made under @name? */
-static int free_name(struct sbx_synth *dir, const char *name)
+/* may a file be made under @name?  @ret: what code.h calls it */
+static int free_name(struct sbx_synth *dir, const char *name, char ret[NAME_MAX + 1])
 {
 	int r = alive(dir);
 
 	if (r == 0 && (sbx_folder_find(dir->folder, name) || is_slot(dir, name)))
 		r = -EEXIST;
-	return r;
+	return r < 0 ? r : sbx_scratch_name(dir, name, ret);
 }
 
 static void op_create(fuse_req_t req, struct sbx_node *node, const char *name, mode_t mode,
 		      struct fuse_file_info *fi)
 {
 	struct sbx_synth *dir = sbx_synth_of(node);
-	int r = free_name(dir, name);
+	char full[NAME_MAX + 1];
+	int r = free_name(dir, name, full);
 
 	if (r < 0)
 		sbx_reply_err(req, r);
 	else
-		sbx_code_create(req, &dir->ref, name, mode, fi);
+		sbx_code_create(req, &dir->ref, full, mode, fi);
 }
 
 static void op_mknod(fuse_req_t req, struct sbx_node *node, const char *name, mode_t mode, dev_t rdev)
 {
 	struct sbx_synth *dir = sbx_synth_of(node);
-	int r = free_name(dir, name);
+	char full[NAME_MAX + 1];
+	int r = free_name(dir, name, full);
 
 	(void)rdev;
 	if (r < 0)
 		sbx_reply_err(req, r);
 	else
-		sbx_code_mknod(req, &dir->ref, name, mode);
+		sbx_code_mknod(req, &dir->ref, full, mode);
 }
 
 static void op_symlink(fuse_req_t req, const char *target, struct sbx_node *node, const char *name)
 {
 	struct sbx_synth *dir = sbx_synth_of(node);
-	int r = free_name(dir, name);
+	char full[NAME_MAX + 1];
+	int r = free_name(dir, name, full);
 
 	if (r < 0)
 		sbx_reply_err(req, r);
 	else
-		sbx_code_symlink(req, &dir->ref, target, name);
+		sbx_code_symlink(req, &dir->ref, target, full);
 }
 
 static void op_unlink(fuse_req_t req, struct sbx_node *node, const char *name)
 {
 	struct sbx_synth *dir = sbx_synth_of(node);
+	char full[NAME_MAX + 1];
 	int r = alive(dir);
 
 	if (r == 0 && sbx_folder_find(dir->folder, name)) {
@@ -281,31 +303,41 @@ static void op_unlink(fuse_req_t req, struct sbx_node *node, const char *name)
 		return;
 	}
 	if (r == 0)
-		r = is_slot(dir, name) ? -EISDIR : sbx_code_unlink(&dir->ref, name);
-	sbx_reply_err(req, r);
+		r = is_slot(dir, name) ? -EISDIR : sbx_scratch_name(dir, name, full);
+	sbx_reply_err(req, r < 0 ? r : sbx_code_unlink(&dir->ref, full));
 }
 
 static void op_rename(fuse_req_t req, struct sbx_node *node, const char *name, struct sbx_node *new_node,
 		      const char *new_name, unsigned int flags)
 {
-	struct sbx_synth *dir = sbx_synth_of(node);
-	const struct sbx_file *fixed = sbx_folder_find(dir->folder, new_name);
+	struct sbx_synth *dir = sbx_synth_of(node), *new_dir = dir;
+	char full[NAME_MAX + 1], new_full[NAME_MAX + 1];
+	const struct sbx_file *fixed;
 	int r = alive(dir);
 
 	if (r == 0 && (sbx_folder_find(dir->folder, name) || is_slot(dir, name)))
 		r = -EPERM;
-	else if (r == 0 && node != new_node)
+	else if (r == 0 && new_node->ops != node->ops)
 		r = -EXDEV;
-	else if (r == 0 && fixed && (!fixed->write || (flags & RENAME_EXCHANGE)))
+	else if (r == 0)
+		new_dir = sbx_synth_of(new_node);
+	if (r == 0 && new_dir->ref.slot != dir->ref.slot)
+		r = -EXDEV;
+	fixed = r == 0 ? sbx_folder_find(new_dir->folder, new_name) : NULL;
+	if (fixed && (!fixed->write || (flags & RENAME_EXCHANGE)))
 		r = -EPERM;
-	else if (r == 0 && fixed && (flags & RENAME_NOREPLACE))
+	else if (fixed && (flags & RENAME_NOREPLACE))
 		r = -EEXIST;
-	else if (r == 0 && is_slot(dir, new_name))
+	else if (r == 0 && is_slot(new_dir, new_name))
 		r = -EISDIR;
+	if (r == 0)
+		r = sbx_scratch_name(dir, name, full);
+	if (r == 0)
+		r = sbx_scratch_name(new_dir, new_name, new_full);
 	if (r < 0)
 		sbx_reply_err(req, r);
 	else
-		sbx_code_rename(req, &dir->ref, name, new_name, flags, fixed);
+		sbx_code_rename(req, &dir->ref, full, new_full, flags, fixed);
 }
 
 static void op_link(fuse_req_t req, struct sbx_node *node, struct sbx_node *new_dir, const char *new_name)
@@ -316,7 +348,7 @@ static void op_link(fuse_req_t req, struct sbx_node *node, struct sbx_node *new_
 	sbx_reply_err(req, -EPERM);
 }
 
-static const struct sbx_node_ops run_ops = {
+const struct sbx_node_ops sbx_run_ops = {
 	.box = sbx_synth_box,
 	.done = sbx_synth_done,
 	.lookup = sbx_folder_op_lookup,
@@ -343,7 +375,7 @@ const struct sbx_folder sbx_run_folder = {
 	.list = run_list,
 	.mkdir = run_mkdir,
 	.rmdir = run_rmdir,
-	.ops = &run_ops,
+	.ops = &sbx_run_ops,
 	.alive = slot_alive,
 	.steady = true,
 };
@@ -352,8 +384,10 @@ const struct sbx_folder sbx_slot_folder = {
 	.files = run_files,
 	.n = sizeof(run_files) / sizeof(run_files[0]),
 	.mode = 0755,
-	.lookup = sbx_code_lookup,
+	.lookup = files_lookup,
 	.list = list_files,
-	.ops = &run_ops,
+	.mkdir = slot_mkdir,
+	.rmdir = sbx_scratch_rmdir,
+	.ops = &sbx_run_ops,
 	.alive = slot_alive,
 };

@@ -911,6 +911,18 @@ def _(t):
     os.link(t.box.run / "code.py", t.box.run / "code.sh")
 
 
+@provokes("BOX/run/", "", "ENOTEMPTY")
+def _(t):
+    (t.box.run / ".folder").mkdir()
+    (t.box.run / ".folder/file").touch()
+    os.rmdir(t.box.run / ".folder")
+
+
+@provokes("BOX/run/", "", "ENAMETOOLONG")
+def _(t):
+    os.mkdir(t.box.run / ("." + "x" * 127))
+
+
 @provokes("BOX/run/", "", "EISDIR")
 def _(t):
     (t.box.run / "slot").mkdir()
@@ -1060,6 +1072,18 @@ def _(t):
         expect_errno(errno.EINVAL, os.mkdir, t.box / "processes" / name)
         assert t.box.error().startswith(f"process name '{name}': letters")
     os.mkdir(t.box / "processes/.x")
+
+
+@provokes("BOX/processes/", "NAME/", "ENOSPC")
+def _(t):
+    try:
+        for i in range(257):
+            os.mkdir(t.box / f"processes/p{i}")
+    finally:
+        assert t.box.error().startswith("256 processes in")
+        (t.box / "processes/p7/command").write_text(":")
+        os.mkdir(t.box / "processes/other")
+        (t.box / "processes/new").write_text(":")
 
 
 @provokes("BOX/processes/ID/", "command", "EBUSY")

@@ -492,3 +492,82 @@ def test_half_written_code_does_not_run_before_its_close(box):
     assert started(box) == 0
     finish(writer, data=b"").ok()
     check_one_run(box)
+
+
+# ---- scratch folders ----
+
+RSYNC = {
+    "delayed": ["--delay-updates"],
+    "partial": ["--partial-dir=.rsync-partial"],
+    "partial and delayed": ["--partial-dir=.part", "--delay-updates"],
+    "temporary": ["--temp-dir=.tmp"],
+}
+
+
+@pytest.mark.parametrize("slot", [".", "slot"])
+@pytest.mark.parametrize("how", RSYNC)
+def test_rsync_that_makes_a_folder_of_its_own_runs_the_code_once(box, tmp, how, slot):
+    need("rsync")
+    if slot == "slot":
+        (box.run / slot).mkdir()
+    if how == "temporary":
+        (box.run / slot / ".tmp").mkdir()
+    (tmp / "src").mkdir()
+    for i in range(3):
+        (tmp / "src/code.py").write_text(counted(f"v{i}"))
+        (tmp / "src/args").write_text(f"arg{i}\n")
+        # -I: sizes and seconds may be the same
+        done = sh(["rsync", "-a", "-I", *RSYNC[how], f"{tmp}/src/", f"{box.run / slot}/"])
+        assert (done.rc, done.out, done.err) == (0, b"", b""), done.err
+        assert (box.run / slot / "stdout").read_text() == f"v{i}\n"
+        assert (box.run / slot / "args").read_text() == f"arg{i}\n"
+        assert count(box) == i + 1
+    assert [n for n in os.listdir(box.run / slot) if n.startswith(".")] == ([".tmp"] if how == "temporary" else [])
+    assert [n for n in os.listdir(box.ws) if n != "runs"] == []
+
+
+def test_a_scratch_folder_holds_files_that_only_a_rename_makes_code(box):
+    folder = box.run / ".work"
+    folder.mkdir()
+    (folder / "code.py").write_text(counted("early"))
+    (folder / "notes").write_text("n")
+    assert sorted(os.listdir(folder)) == ["code.py", "notes"] and (folder / "notes").read_text() == "n"
+    assert ".work" in os.listdir(box.run) and ".work/notes" not in os.listdir(box.run)
+    assert box.status() == "none" and os.stat(folder).st_mode & 0o777 == 0o755
+    expect_errno(errno.EEXIST, folder.mkdir)
+    expect_errno(errno.ENOTEMPTY, folder.rmdir)
+    expect_errno(errno.EISDIR, os.unlink, folder)
+    expect_errno(errno.EPERM, os.mkdir, folder / "sub")
+    expect_errno(errno.EPERM, os.rename, folder, box.run / ".other")
+    expect_errno(errno.ENAMETOOLONG, os.mkdir, box.run / ("." + "x" * 200))
+    expect_errno(errno.ENAMETOOLONG, os.open, folder / ("x" * 252), os.O_CREAT | os.O_WRONLY)
+    os.rename(folder / "notes", folder / "more")
+    os.rename(folder / "more", box.run / "more")
+    os.rename(box.run / "more", folder / "notes")
+    (folder / "code.py").write_text(counted("late"))
+    os.rename(folder / "code.py", box.run / "code.py")
+    assert (box.run / "stdout").read_text() == "late\n" and count(box) == 1
+    os.unlink(folder / "notes")
+    held = os.open(folder, os.O_RDONLY)
+    folder.rmdir()
+    try:
+        expect_errno((errno.ESTALE, errno.ENOENT), os.open, "x", os.O_CREAT | os.O_WRONLY, dir_fd=held)
+    finally:
+        os.close(held)
+    assert not folder.exists() and ".work" not in os.listdir(box.run)
+
+
+def test_scratch_folders_count_as_scratch_files_and_go_with_rm(box):
+    for i in range(2):
+        (box.run / f".d{i}").mkdir()
+        for k in range(100):
+            (box.run / f".d{i}/f{k}").touch()
+
+    def more():
+        for k in range(100):
+            (box.run / f".d0/more{k}").touch()
+
+    expect_errno(errno.ENOSPC, more)
+    assert sh(["rm", "-rf", box.run / ".d0", box.run / ".d1"]).ok().err == b""
+    assert [n for n in os.listdir(box.run) if n.startswith(".")] == []
+    assert box.go("print(1)").text == "1\n"

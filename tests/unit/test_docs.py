@@ -65,7 +65,7 @@ MODES = {  # a folder's row, or a section's own "Mode" -> its tables in the code
     ("BOX/processes/ID/", ""): ["tree_processes.c run_folder", "background_folder"],
 }
 UNNAMED = {"link_file": "BOX", "span_file": "SPAN"}  # one line for many names
-ELSEWHERE = {"made_folder", "root_files"}  # never seen; .sbxfs itself
+ELSEWHERE = {"made_folder", "root_files", "scratch_folder"}  # never seen; .sbxfs itself; a tool's own
 
 tables, modes = {}, {}  # of the code: table -> name -> (mode, written); folder -> mode
 for path in sorted((root / "fs").glob("tree_*.c")):
