@@ -95,14 +95,52 @@ static void tie(const char *parent)
 		exit(1);
 }
 
+/* undoes the octal escapes of mountinfo in place */
+static void unescape(char *s)
+{
+	char *to = s;
+
+	for (; *s; s++) {
+		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] && s[3]) {
+			*to++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
+			s += 3;
+		} else {
+			*to++ = *s;
+		}
+	}
+	*to = '\0';
+}
+
+/*
+ * A mount namespace for root's tool: slirp4netns's sandbox would unmount shared mounts of the host.  No FUSE file system is
+ * left in it: our own would never be told to be unmounted as long as the tool holds a copy.
+ */
+static void own_mounts(void)
+{
+	char line[8192], point[4096], *dash;
+	FILE *f;
+
+	if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
+		die("cannot make a mount namespace: %s", strerror(errno));
+	f = fopen("/proc/self/mountinfo", "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		dash = strstr(line, " - fuse");
+		if (!dash || sscanf(line, "%*s %*s %*s %*s %4095s", point) != 1)
+			continue;
+		unescape(point);
+		umount2(point, MNT_DETACH | UMOUNT_NOFOLLOW);
+	}
+	if (f)
+		fclose(f);
+}
+
 static int be_tool(char **argv)
 {
 	static char *const env[] = { "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL };
 
 	tie(argv[0]);
-	/* root's tool works on mounts: slirp4netns's sandbox would unmount shared ones of the host */
-	if (geteuid() == 0 && (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0))
-		die("cannot make a mount namespace: %s", strerror(errno));
+	if (geteuid() == 0)
+		own_mounts();
 	if (chdir("/") != 0)
 		die("/: %s", strerror(errno));
 	execve(argv[1], argv + 1, env); /* nothing of the daemon's environment */

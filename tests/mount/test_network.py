@@ -11,6 +11,7 @@ import shutil
 import signal
 import stat
 import sys
+import tempfile
 from pathlib import Path
 
 import networld
@@ -413,6 +414,29 @@ def test_unmounting_ends_the_network(make, tool):
     assert len(pids) == 2
     assert not m.end()
     assert not any(map(alive, pids))
+
+
+def test_the_network_does_not_hold_the_mount(world, tool):
+    """slirp4netns keeps /run in its sandbox: with it a mount that lies there would outlive its unmount, and the daemon too."""
+    if not ROOT:
+        skip("root", "only root mounts in /run")
+    m = NatMount(world, tool)
+    place = Path(tempfile.mkdtemp(prefix="sbxfs-test-", dir="/run"))
+    m.path.rmdir()
+    m.path = place / "m n t"
+    m.path.mkdir()
+    try:
+        m.start()
+        m.box().ready()
+        pids = m.carrying()
+        assert pids
+        problems = m.stop()
+        assert not any(map(alive, pids))
+    finally:
+        m.remove()
+        m.path.rmdir()
+        place.rmdir()
+    assert not problems, problems
 
 
 def test_a_box_that_is_deleted_while_its_network_is_set_up_is_gone(make, tool):
