@@ -186,18 +186,32 @@ static int open_in(const char *dir, const char *file)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
+/* the two texts that say where the cgroup of @pid is; the caller frees both.  false: not to be had */
+static bool read_place(pid_t pid, char **proc, char **mounts)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	*proc = read_text(path);
+	*mounts = read_text("/proc/self/mountinfo");
+	return *proc && *mounts;
+}
+
 void sbx_cgroup_open(struct sbx_cgroup *c, pid_t pid)
 {
 	SBX_CLEANUP(sbx_freep) char *proc = NULL;
-	SBX_CLEANUP(sbx_freep) char *mounts = read_text("/proc/self/mountinfo");
-	char path[64], dir[PATH_MAX];
-	bool v2;
+	SBX_CLEANUP(sbx_freep) char *mounts = NULL;
 
 	sbx_cgroup_done(c);
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	proc = read_text(path);
-	if (!proc || !mounts)
-		return;
+	if (read_place(pid, &proc, &mounts))
+		sbx_cgroup_open_at(c, proc, mounts);
+}
+
+void sbx_cgroup_open_at(struct sbx_cgroup *c, const char *proc, const char *mounts)
+{
+	char dir[PATH_MAX];
+	bool v2;
+
 	if (sbx_cgroup_dir(proc, mounts, "memory", dir, sizeof(dir), &v2) == 0) {
 		c->v2_memory = v2;
 		c->oom_fd = open_in(dir, v2 ? "memory.events" : "memory.oom_control");
@@ -258,20 +272,48 @@ void sbx_cgroup_usage(const struct sbx_cgroup *c, struct sbx_cgroup_usage *ret)
 int sbx_cgroup_limit(pid_t pid, const char *controller, uint64_t *ret)
 {
 	SBX_CLEANUP(sbx_freep) char *proc = NULL;
-	SBX_CLEANUP(sbx_freep) char *mounts = read_text("/proc/self/mountinfo");
+	SBX_CLEANUP(sbx_freep) char *mounts = NULL;
+
+	if (!read_place(pid, &proc, &mounts))
+		return -ENOENT;
+	return sbx_cgroup_limit_at(proc, mounts, controller, ret);
+}
+
+int sbx_cgroup_limit_at(const char *proc, const char *mounts, const char *controller, uint64_t *ret)
+{
 	SBX_CLEANUP(sbx_closep) int fd = -1;
 	bool v2, memory = strcmp(controller, "memory") == 0;
-	char path[64], dir[PATH_MAX], text[64];
+	char dir[PATH_MAX], text[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	proc = read_text(path);
-	if (!proc || !mounts || sbx_cgroup_dir(proc, mounts, controller, dir, sizeof(dir), &v2) < 0)
+	if (sbx_cgroup_dir(proc, mounts, controller, dir, sizeof(dir), &v2) < 0)
 		return -ENOENT;
 	fd = open_in(dir, !memory ? "pids.max" : v2 ? "memory.max" : "memory.limit_in_bytes");
 	if (!read_again(fd, text, sizeof(text)))
 		return -ENOENT;
 	*ret = strncmp(text, "max", 3) == 0 ? UINT64_MAX : strtoull(text, NULL, 10);
 	return 0;
+}
+
+bool sbx_cgroup_lacks(const char *controllers, char *ret, size_t size)
+{
+	static const char *const needed[] = { "cpu", "memory", "pids" };
+	size_t i, n = 0, k;
+
+	ret[0] = '\0';
+	for (i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+		const char *word = controllers;
+		bool found = false;
+
+		while (*word && !found) {
+			word += strspn(word, " \n");
+			k = strcspn(word, " \n");
+			found = k == strlen(needed[i]) && memcmp(word, needed[i], k) == 0;
+			word += k;
+		}
+		if (!found && n < size)
+			n += (size_t)snprintf(ret + n, size - n, "%s%s", n ? ", " : "", needed[i]);
+	}
+	return n > 0;
 }
 
 pid_t sbx_pidfd_pid(int pidfd)

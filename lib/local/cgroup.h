@@ -36,7 +36,7 @@ int sbx_cgroup_limit(pid_t pid, const char *controller, uint64_t *ret);
 /* sbx_pidfd_pid - pid of a pidfd as we see it, 0 when it is dead or not ours to see */
 pid_t sbx_pidfd_pid(int pidfd);
 
-/* Pure functions on the texts of the files, for the above and for tests. */
+/* On the texts of the files, for the above and for tests. */
 
 /*
  * sbx_cgroup_dir - folder of controller @name ("memory") for a process.
@@ -46,6 +46,14 @@ pid_t sbx_pidfd_pid(int pidfd);
  */
 int sbx_cgroup_dir(const char *proc_cgroup, const char *mountinfo, const char *name, char *ret,
 		   size_t size, bool *v2);
+/* sbx_cgroup_open_at, sbx_cgroup_limit_at - as those without _at, with the two texts of sbx_cgroup_dir */
+void sbx_cgroup_open_at(struct sbx_cgroup *c, const char *proc_cgroup, const char *mountinfo);
+int sbx_cgroup_limit_at(const char *proc_cgroup, const char *mountinfo, const char *controller, uint64_t *ret);
+/*
+ * sbx_cgroup_lacks - which of the controllers that limits need are not in @controllers (the text of cgroup.controllers).
+ * @ret: "cpu, memory"; false: none is missing
+ */
+bool sbx_cgroup_lacks(const char *controllers, char *ret, size_t size);
 /* sbx_cgroup_key - value of "KEY number" in a file of such lines; false: not there */
 bool sbx_cgroup_key(const char *text, const char *key, uint64_t *ret);
 

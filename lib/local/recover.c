@@ -30,9 +30,8 @@ struct removal {
 	atomic_size_t next;
 };
 
-static int command(struct sbx_provider *p, const char *run_dir, const char *verb, const char *flag, const char *container)
+static int command(struct sbx_provider *p, const char *run_dir, const char *container, const char *const *words)
 {
-	const char *const words[] = { verb, container, flag, NULL };
 	const char *argv[SBX_RUNTIME_ARGS_MAX];
 	struct sbx_spawn_spec spec = { .argv = argv, .timeout_ms = COMMAND_TIMEOUT_MS };
 	struct sbx_err err = SBX_ERR_INIT;
@@ -46,16 +45,20 @@ static int command(struct sbx_provider *p, const char *run_dir, const char *verb
 	if (r == 0)
 		r = sbx_spawn_check(p->runtime.path, &result, &err);
 	if (r < 0)
-		sbx_debug(SBX_LOG_LOCAL, "%s %s: %s", verb, container, err.text);
+		sbx_debug(SBX_LOG_LOCAL, "%s %s: %s", words[0], container, err.text);
 	return r;
 }
 
 static void remove_container(struct sbx_provider *p, const char *run_dir, const char *name)
 {
+	const char *const killing[] = { "kill", name, "KILL", NULL };
+	const char *const resume[] = { "resume", name, NULL };
+	const char *const del[] = { "delete", "--force", name, NULL }; /* crun takes no option after the name */
+
 	/* A kill waits in a frozen process until it is thawed (cgroup v1); so it never runs again. */
-	if (p->runtime.limits && command(p, run_dir, "kill", "KILL", name) == 0)
-		command(p, run_dir, "resume", NULL, name);
-	command(p, run_dir, "delete", "--force", name);
+	if (p->runtime.limits && command(p, run_dir, name, killing) == 0)
+		command(p, run_dir, name, resume);
+	command(p, run_dir, name, del);
 }
 
 static void *remover(void *data)

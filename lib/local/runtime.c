@@ -194,11 +194,28 @@ bool sbx_runtime_program(const char *name, char ret[PATH_MAX])
 	return false;
 }
 
+/* a host with v2 only whose kernel, or whose container, lacks controllers: no runtime can limit there */
+static bool lacks_controllers(struct sbx_err *why)
+{
+	int fd = open("/sys/fs/cgroup/cgroup.controllers", O_RDONLY | O_CLOEXEC);
+	char text[1024], missing[64];
+	ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	if (n < 0 || !sbx_cgroup_lacks(text, missing, sizeof(missing)))
+		return false;
+	sbx_err_set(why, EOPNOTSUPP, "cgroup v2 here lacks the controllers %s", missing);
+	return true;
+}
+
 /* One runtime: with limits as it can, then without.  0, or the reason of the plain start. */
 static int try_one(const struct sbx_trial *t, struct sbx_runtime *rt, struct sbx_err *err)
 {
 	struct sbx_err why = SBX_ERR_INIT;
-	bool systemd = access("/run/systemd/system", F_OK) == 0 &&
+	bool possible = !lacks_controllers(&why);
+	bool systemd = possible && access("/run/systemd/system", F_OK) == 0 &&
 		       access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0;
 	char name[64];
 	int r = -1;
@@ -207,7 +224,7 @@ static int try_one(const struct sbx_trial *t, struct sbx_runtime *rt, struct sbx
 	rt->limits = true;
 	rt->no_limits[0] = '\0';
 	rt->systemd_cgroup = false;
-	if (t->root)
+	if (t->root && possible)
 		r = start_trial(t, rt, name, &why);
 	if (r < 0 && systemd) {
 		rt->systemd_cgroup = true;
