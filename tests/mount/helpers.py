@@ -562,11 +562,23 @@ class Mount:
             if rc != 0:
                 problems.append(f"the daemon ended with {rc}, not 0")
         except subprocess.TimeoutExpired:
-            problems.append("the daemon does not end after the unmount: " + self.stacks())
+            held = self.holders()
+            problems.append(f"the daemon does not end after the unmount; others hold the mount: {held}\n{self.stacks()}")
             self.proc.kill()
             self.proc.wait()
         self.proc = None
         return problems
+
+    def holders(self):
+        """Processes in other mount namespaces that have a copy of the mount: as long as they live it is not really gone."""
+        found, here = [], os.readlink("/proc/self/ns/mnt")
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.readlink(f"/proc/{pid}/ns/mnt") != here and f" {self.path} " in Path(f"/proc/{pid}/mountinfo").read_text():
+                    found.append((int(pid), Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:100]))
+            except OSError:
+                pass
+        return found
 
     def stacks(self):
         """What the threads of the daemon wait for, and gdb's view if there is one."""
