@@ -251,6 +251,7 @@ static void step_none(struct sbx_pbox *box, enum box_want want)
 {
 	struct sbx_err err = SBX_ERR_INIT;
 	enum runtime_state state;
+	bool waits;
 
 	if (sbx_fill_step(box, want == WANT_UP || want == WANT_PAUSED))
 		return;
@@ -279,8 +280,12 @@ static void step_none(struct sbx_pbox *box, enum box_want want)
 		sbx_container_progress(box, "looking for an OCI runtime that works");
 		return; /* sbx_runtime_state() kicks all boxes when it knows */
 	}
-	if (!sbx_oci_slot(box))
+	waits = box->oci_waits;
+	if (!sbx_oci_slot(box)) {
+		if (!waits)
+			sbx_container_progress(box, "waiting for other containers to start");
 		return;
+	}
 	sbx_container_progress(box, "starting the container");
 	if (start(box, &err) < 0)
 		sbx_container_start_failed(box, &err);

@@ -78,6 +78,14 @@ def test_mount_finds_it_and_takes_what_stands_in_fstab(installed, fresh_mnt, opt
     assert str(m.path) not in mountpoints()
 
 
+def test_the_older_form_of_fstab_works_too(installed, fresh_mnt):
+    m = fresh_mnt(start=False)
+    (m.base / "fstab").write_text(f"sbxfs#local {m.path} fuse config={m.config_file} 0 0\n")
+    script = 'mount --bind "$1" /usr/local/bin && mount -T "$2" "$3" && ls -A "$3" && umount "$3"'
+    done = sh([need("unshare"), "-m", "sh", "-c", script, "sh", installed / "bin", m.base / "fstab", m.path]).ok()
+    assert done.text == ".sbxfs\n"
+
+
 def test_a_wrong_option_in_fstab_is_refused_with_a_reason(installed, fresh_mnt):
     m = fresh_mnt(start=False)
     (m.base / "fstab").write_text(f"local {m.path} fuse.sbxfs config={m.config_file},uid=7 0 0\n")

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers import finish, kill, need, sh, spawn, wait_for
+from helpers import SBXFS, finish, kill, need, sh, spawn, wait_for
 
 
 def events(m, name):
@@ -20,6 +20,38 @@ def test_the_first_start_of_a_box_is_told_step_by_step(fresh_mnt):
     box = m.box().ready()
     told = [e for e in events(m, box.name) if not e.startswith("looking for an OCI runtime")]
     assert told == ["creating", "starting the container", "running"] or told[-1].startswith("running: no limits"), told
+
+
+@pytest.fixture
+def gated(tmp, fresh_mnt):  # the daemon ends before its runtime goes
+    """A mount whose runtime starts nothing while the returned file is there."""
+    real = re.search(r"OCI runtime\s+ok: (\S+)", sh([SBXFS, "check", "local"]).text)[1]
+    os.chmod(tmp, 0o755)
+    gate, wrapper = tmp / "gate", tmp / os.path.basename(real)
+    wrapper.write_text(f'#!/bin/sh\ncase " $* " in *" run "*) while [ -e {gate} ]; do sleep 0.02; done;; esac\nexec {real} "$@"\n')
+    wrapper.chmod(0o755)
+    return fresh_mnt(config={"oci_runtime": str(wrapper)}), gate
+
+
+def test_boxes_that_wait_for_others_to_start_say_so(gated):
+    """At most eight containers are started at once."""
+    m, gate = gated
+    m.box().ready()  # the runtime was tried
+    gate.touch()
+    boxes = [m.box() for _ in range(10)]
+
+    def waiting():
+        return {b.name for b in boxes if "waiting for other containers to start" in events(m, b.name)}
+
+    def starting():
+        return {b.name for b in boxes if "starting the container" in events(m, b.name)}
+
+    wait_for(lambda: len(starting()) == 8 and len(waiting()) == 2, "eight start, two wait")
+    assert not starting() & waiting()
+    gate.unlink()
+    for b in boxes:
+        b.ready()
+    assert all(events(m, n).count("waiting for other containers to start") == 1 for n in waiting())
 
 
 class Slowly:
