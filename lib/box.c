@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RETRY_MS 20 /* after a start for which the daemon had no descriptor */
+
 static const char *const state_names[] = {
 	[SBX_BOX_CREATING] = "creating", [SBX_BOX_RUNNING] = "running",
 	[SBX_BOX_PAUSED] = "paused",	 [SBX_BOX_STOPPED] = "stopped",
@@ -158,18 +160,62 @@ static int start_box(struct sbx_box *box, enum sbx_box_state before, struct sbx_
 	return r;
 }
 
+/* the descriptors of programs that ended meanwhile are there again */
+static void on_retry(struct sbx_timer *timer)
+{
+	struct sbx_box *box = sbx_container_of(timer, struct sbx_box, retry_timer);
+	struct sbx_list todo;
+
+	sbx_list_init(&todo);
+	sbx_lock(&box->lock);
+	box->starved = false;
+	if (box->state == SBX_BOX_RUNNING && !box->stopping) /* else the next event takes them */
+		take_waiting_locked(box, &todo);
+	sbx_unlock(&box->lock);
+	if (!sbx_list_empty(&todo))
+		sbx_monitor_active(&box->monitor);
+	each_waiting(box, &todo, NULL);
+	sbx_box_put(box);
+}
+
+static void starve(struct sbx_box *box)
+{
+	bool was;
+
+	sbx_lock(&box->lock);
+	was = box->starved;
+	box->starved = true;
+	sbx_unlock(&box->lock);
+	if (was)
+		return;
+	sbx_box_get(box);
+	sbx_timer_set(box->catalog->loop, &box->retry_timer, RETRY_MS);
+}
+
+/* at the end of a box; what waits is refused by the caller */
+static void end_starving(struct sbx_box *box)
+{
+	if (!sbx_timer_cancel(box->catalog->loop, &box->retry_timer))
+		return;
+	sbx_lock(&box->lock);
+	box->starved = false;
+	sbx_unlock(&box->lock);
+	sbx_box_put(box); /* the timer's */
+}
+
 bool sbx_box_start_or_wait(struct sbx_box *box, struct sbx_run *run)
 {
 	struct sbx_err why = SBX_ERR_INIT;
 	enum sbx_box_state before;
 	uint64_t seen = UINT64_MAX;
 	bool now, wait, start;
+	int r;
 
 	do {
 		sbx_lock(&box->lock);
 		before = box->state;
 		/* it said no, and nothing was told since: its end is on the way */
-		now = before == SBX_BOX_RUNNING && !box->stopping && box->events_n != seen;
+		now = before == SBX_BOX_RUNNING && !box->stopping && !box->starved && box->events_n != seen;
 		seen = box->events_n;
 		wait = !now && !box->deleted && run->listed;
 		start = wait && (before == SBX_BOX_STOPPED || before == SBX_BOX_FAILED);
@@ -182,7 +228,10 @@ bool sbx_box_start_or_wait(struct sbx_box *box, struct sbx_run *run)
 			box->state = SBX_BOX_CREATING;
 		}
 		sbx_unlock(&box->lock);
-	} while (now && sbx_run_start(run) == -EAGAIN);
+		r = now ? sbx_run_start(run) : 0;
+		if (r == -EMFILE)
+			starve(box);
+	} while (r < 0);
 	if (start) {
 		start_box(box, before, NULL); /* the run tells why not */
 	} else if (!now && !wait) {
@@ -319,6 +368,7 @@ int sbx_box_new(struct sbx_catalog *catalog, const char *name, const struct sbx_
 	sbx_list_init(&box->slots);
 	sbx_list_init(&box->runs);
 	sbx_list_init(&box->waiting);
+	box->retry_timer.fn = on_retry;
 	box->next_id = 1;
 	box->used.at_ms = (int64_t)sbx_clock_ms();
 	box->state = template ? SBX_BOX_CREATING : SBX_BOX_STOPPED;
@@ -376,6 +426,7 @@ void sbx_box_delete(struct sbx_box *box)
 	sbx_err_set(&why, ECANCELED, "the sandbox was deleted");
 	sbx_catalog_deleting(box->catalog, box);
 	sbx_monitor_stop(&box->monitor);
+	end_starving(box);
 	sbx_lock(&box->lock);
 	box->deleted = true;
 	box->state = SBX_BOX_DELETING;
@@ -406,6 +457,7 @@ void sbx_box_close(struct sbx_box *box)
 	sbx_monitor_stop(&box->monitor);
 	if (sbx_use_closing(box))
 		sbx_settings_save(box);
+	end_starving(box);
 	end_runs(box, &why);
 }
 

@@ -67,6 +67,8 @@ struct sbx_box {
 	unsigned int slots_n;	     /* guarded by lock */
 	struct sbx_list runs;	     /* guarded by lock: oldest first, struct sbx_run.link */
 	struct sbx_list waiting;     /* guarded by lock: runs that wait for RUNNING, struct sbx_run.wait_link */
+	bool starved;		     /* guarded by lock: the daemon had no descriptor for one; all wait until retry_timer looks again */
+	struct sbx_timer retry_timer; /* set: it holds a reference */
 	uint64_t next_id;	     /* guarded by lock */
 	atomic_uint_fast64_t spooled;	/* bytes of output kept, all runs */
 	atomic_uint_fast64_t active;	/* runs pending or running */

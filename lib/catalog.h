@@ -36,6 +36,7 @@ struct sbx_catalog {
 	int spool_dir;			     /* descriptor of the folder for spools */
 
 	atomic_uint_fast64_t next_ino;	     /* blocks of 256 control inode numbers */
+	atomic_uint_fast64_t programs; /* that go on: each has descriptors, and gives them back */
 	atomic_uint_fast64_t runs_started, failures; /* since the mount, for stats */
 
 	struct sbx_policy policy;	     /* its own lock */

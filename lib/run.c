@@ -265,6 +265,7 @@ static void on_gone(void *data)
 	exec = sbx_take(run->exec);
 	sbx_unlock(&run->lock);
 	sbx_box_ops(box)->exec_put(exec);
+	atomic_fetch_sub(&box->catalog->programs, 1);
 	sbx_run_put(run);
 	sbx_box_put(box);
 }

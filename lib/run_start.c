@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "box.h"
+#include "catalog.h"
 #include "config.h"
 #include "language.h"
 
@@ -193,6 +194,7 @@ static int launch_run(struct sbx_run *run, int *ret_code, struct sbx_err *err)
 		/* the events hold the run and its box until `gone`; they may come before this returns */
 		sbx_run_get(run);
 		sbx_box_get(run->box);
+		atomic_fetch_add(&run->box->catalog->programs, 1);
 		sbx_lock(&run->lock); /* events of the loop wait here until exec is stored */
 		r = ops->exec_start(pbox, &spec, &sbx_run_events, run, &exec, err);
 		if (r == 0)
@@ -202,6 +204,7 @@ static int launch_run(struct sbx_run *run, int *ret_code, struct sbx_err *err)
 		if (missed)
 			sbx_run_post_end(run);
 		if (r < 0) {
+			atomic_fetch_sub(&run->box->catalog->programs, 1);
 			sbx_run_put(run);
 			sbx_box_put(run->box);
 		}
@@ -214,7 +217,7 @@ static int launch_run(struct sbx_run *run, int *ret_code, struct sbx_err *err)
 int sbx_run_start(struct sbx_run *run)
 {
 	struct sbx_err err = SBX_ERR_INIT;
-	bool again = false;
+	bool again = false, starved;
 	int code = -1, r;
 
 	sbx_lock(&run->lock);
@@ -227,16 +230,17 @@ int sbx_run_start(struct sbx_run *run)
 	r = launch_run(run, &code, &err);
 	if (r == 0)
 		return 0;
-	if (r == -EAGAIN && code < 0) {
+	starved = (r == -EMFILE || r == -ENFILE) && atomic_load(&run->box->catalog->programs) > 0;
+	if ((r == -EAGAIN || starved) && code < 0) {
 		sbx_lock(&run->lock);
-		again = !run->again && !run->end_missed && run->state == SBX_RUN_RUNNING;
-		run->again = true;
+		again = (starved || !run->again) && !run->end_missed && run->state == SBX_RUN_RUNNING;
+		run->again = run->again || !starved;
 		if (again)
 			run->state = SBX_RUN_PENDING;
 		sbx_unlock(&run->lock);
 	}
 	if (again)
-		return r;
+		return starved ? -EMFILE : r;
 	if (code >= 0) {
 		sbx_run_say(run, err.text);
 		sbx_run_finish(run, SBX_RUN_EXITED, code, &err);

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,6 +29,7 @@
 #define DRAIN_PAUSE_MS 5	    /* between two reads of output that nobody will see */
 #define KILL_PATIENCE_MS 1000	    /* then the init does the supervisor's work */
 #define PENDING_RETRY_MS 10
+#define RESERVE_MAX 64 /* descriptors that no new program takes */
 
 enum start_fd { FD_SPEC, FD_CONTROL, FD_OUT, FD_ERR, FD_IN, FD_COUNT };
 
@@ -366,6 +368,18 @@ static void on_pipe(struct sbx_watch *watch, uint32_t events)
 
 static void on_kill_patience(struct sbx_timer *timer);
 
+/* the last ones are for what programs that go on need: their output has to be kept */
+static bool scarce(int fd)
+{
+	struct rlimit limit;
+	uint64_t reserve;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return false;
+	reserve = limit.rlim_cur / 8 < RESERVE_MAX ? limit.rlim_cur / 8 : RESERVE_MAX;
+	return (uint64_t)fd + reserve >= limit.rlim_cur;
+}
+
 static int make_fds(struct sbx_exec *x, const struct sbx_exec_spec *spec, struct sbx_err *err)
 {
 	int pair[2], p[2], i, size = x->box->provider->state->root ? PIPE_BYTES_ROOT : PIPE_BYTES_USER;
@@ -386,6 +400,8 @@ static int make_fds(struct sbx_exec *x, const struct sbx_exec_spec *spec, struct
 		fcntl(p[0], F_SETFL, O_NONBLOCK);
 		fcntl(p[0], F_SETPIPE_SZ, size); /* fewer wake-ups; the default does as well */
 	}
+	if (scarce(x->start_fds[FD_ERR]))
+		return sbx_err_sys(err, EMFILE, "cannot start the program: no pipe");
 	if (spec->stdin_fd < 0)
 		return 0;
 	/* a description of its own: an own offset, and read-only */

@@ -55,6 +55,48 @@ def test_many_runs_at_once_with_few_descriptors_end_all(fresh_mnt):
     assert wait_for(lambda: ended_well(box), "runs work again")
 
 
+@pytest.mark.bound(120)
+def test_more_programs_at_once_than_descriptors_wait_for_their_turn(fresh_mnt):
+    m = fresh_mnt(limits={resource.RLIMIT_NOFILE: 160})
+    box, other = m.box().ready(), m.box().ready()
+    failures = (m / ".sbxfs/stats").read_text().split("failures ")[1].split()[0]
+    n = scaled(200, 100)
+    for b in (box, other):
+        for i in range(n):
+            (b / "processes/new").write_text(f"sleep 0.2; echo {i} >> all\n")
+    box.save("echo last; cat all | wc -l\n", "code.sh")
+    assert (box.run / "stdout").read_text().startswith("last\n")
+    for b in (box, other):
+        wait_for(lambda b=b: len((b.ws / "all").read_text().split()) == n, f"{n} programs of {b}", 60)
+        assert sorted(map(int, (b.ws / "all").read_text().split())) == list(range(n))
+    assert (m / ".sbxfs/stats").read_text().split("failures ")[1].split()[0] == failures, (m / ".sbxfs/errors").read_text()
+    assert m.alive() and box.go("echo after", "code.sh").text == "after\n"
+
+
+def test_programs_that_wait_for_descriptors_go_with_their_process_box_and_mount(fresh_mnt):
+    m = fresh_mnt(limits={resource.RLIMIT_NOFILE: 160})
+    m.allow("")
+    box, gone = m.box().ready(), m.box().ready()
+    for _ in range(100):
+        (box / "processes/new").write_text("exec sleep 1000\n")
+    (gone / "processes/new").write_text("echo never\n")
+    last = box / "processes" / os.readlink(box / "processes/last")
+    assert (last / "status").read_text() == "pending\n" and (gone / "processes/last/status").read_text() == "pending\n"
+    reader = spawn(["cat", gone / "processes/last/exit"])
+    gone.delete()
+    done = finish(reader)
+    assert done.rc == 1 and done.err, done
+    last.rmdir()
+    assert not last.exists()
+    going = [p for p in os.listdir(box / "processes") if p.isdigit()]
+    assert len(going) == 99
+    (box / "processes/new").write_text("echo mine\n")
+    mine = box / "processes" / os.readlink(box / "processes/last")
+    for p in going:
+        (box / "processes" / p).rmdir()
+    assert (mine / "exit").read_text() == "0\n", "what is left is started when others end"
+
+
 def ended_well(box):
     try:
         return box.go("echo after", "code.sh").text == "after\n"
