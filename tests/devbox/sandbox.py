@@ -31,6 +31,8 @@ CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_CAPBSET_DROP = 1, 36, 24
 CAPABILITIES = 0xa00425fb  # of programs: what containers have, without mknod
+MNT_DETACH = 2
+SYS_PIVOT_ROOT = 155 if os.uname().machine == "x86_64" else 41
 SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE = 442, -100, 0x8000
 ATTR_RDONLY, ATTR_NOEXEC = 1, 8
 WORKSPACE = "/home/devbox/project"
@@ -79,26 +81,53 @@ def own_namespaces():
             f.write(text)
 
 
+NOT_COPIED = ("home", "lost+found", "media", "mnt", "proc", "run", "tmp", "var")
+
+
+def new_root():
+    """A root with the host's top folders and none of its other mounts: a copy of a FUSE mount would keep its daemon alive. The
+    caller is chdir'ed into it, puts more mounts there by relative paths, then calls enter_root()."""
+    mount(None, "/", None, MS_REC | MS_PRIVATE)
+    mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=755")
+    os.chdir("/tmp")
+    for entry in os.scandir("/"):
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), entry.name)
+        elif entry.is_dir():
+            os.mkdir(entry.name)
+            if entry.name not in NOT_COPIED:
+                mount(entry.path, entry.name, None, MS_BIND | MS_REC)
+    os.makedirs("var/tmp", exist_ok=True)
+    mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV)
+
+
+def enter_root():
+    check(libc.syscall(SYS_PIVOT_ROOT, b".", b"."), "pivot_root")
+    check(libc.umount2(b".", MNT_DETACH), "umount the host's root")
+    os.chdir("/")
+
+
 def arrange(spec):
     """The mounts of a box; by process 1 of it."""
     folders = {name: os.open(f"{spec['base']}/{name}", os.O_PATH | os.O_DIRECTORY) for name in ("work", "tmp", "vartmp")}
     tools = os.open(spec["busybox"], os.O_PATH | os.O_DIRECTORY) if spec["tools"] == "busybox" else None
-    mount(None, "/", None, MS_REC | MS_PRIVATE)
-    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
-    mount("tmpfs", "/home", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=755")
-    os.makedirs(WORKSPACE)
-    mount(f"/proc/self/fd/{folders['work']}", WORKSPACE, None, MS_BIND)
+    new_root()
+    mount("tmpfs", "home", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=755")
+    os.makedirs(WORKSPACE.lstrip("/"))
+    mount(f"/proc/self/fd/{folders['work']}", WORKSPACE.lstrip("/"), None, MS_BIND)
     writable = ["/home", WORKSPACE]
     for name, target in (("tmp", "/tmp"), ("vartmp", "/var/tmp")):
-        mount(f"/proc/self/fd/{folders[name]}", target, None, MS_BIND)
+        mount(f"/proc/self/fd/{folders[name]}", target.lstrip("/"), None, MS_BIND)
         writable.append(target)
-    if os.path.isdir("/dev/shm"):
-        mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=1777")
+    if os.path.isdir("dev/shm"):
+        mount("tmpfs", "dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=1777")
         writable.append("/dev/shm")
     if tools is not None:
         for target in TOOLS:
+            target = target.lstrip("/")
             if os.path.isdir(target) and not os.path.islink(target):
                 mount(f"/proc/self/fd/{tools}", target, None, MS_BIND)
+    enter_root()
     mount_setattr("/", AT_RECURSIVE, ATTR_RDONLY, 0)
     mount_setattr("/proc", 0, 0, ATTR_RDONLY)
     mount("/proc/sys", "/proc/sys", None, MS_BIND)
@@ -240,8 +269,8 @@ def can_isolate():
         pid = os.fork()
         if pid:
             os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-        mount(None, "/", None, MS_REC | MS_PRIVATE)
-        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
+        new_root()
+        enter_root()
         mount_setattr("/", AT_RECURSIVE, ATTR_RDONLY, 0)
         loopback_up()
         os._exit(0)

@@ -27,6 +27,17 @@ def two(service):
     return AgentClient(service, "one"), AgentClient(service, "two")
 
 
+def test_a_box_holds_no_mount_of_the_host(two):
+    """A copy of a FUSE mount in a box would keep the daemon of that mount alive after its unmount."""
+    mounts = [line.split() for line in two[0].sh("cat /proc/self/mountinfo").splitlines()]
+    assert mounts[0][4] == "/"
+    for words in mounts:
+        kind = words[words.index("-") + 1]
+        assert not kind.startswith("fuse"), words
+        assert not words[4].startswith("/old"), words
+        assert not words[4].startswith("/var/") or words[4] == "/var/tmp", words
+
+
 def test_paths_are_those_of_a_devbox(service, two):
     one, other = two
     service.set(late_write=0)
