@@ -13,8 +13,10 @@
 #include "file.h"
 #include "fnode.h"
 #include "folder.h"
+#include "links.h"
 #include "local.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -374,8 +376,44 @@ static int local_unlink(struct sbx_fnode *dir, const char *name, struct sbx_freq
 	return remove_name(dir, name, 0);
 }
 
+/* is SBX_LINK_OUTSIDE all that the folder has? */
+static bool only_hidden(int fd)
+{
+	struct dirent *e;
+	bool hidden = false, other = false;
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	DIR *d = own >= 0 ? fdopendir(own) : NULL;
+
+	if (!d) {
+		sbx_closep(&own);
+		return false;
+	}
+	while (!other && (e = readdir(d))) {
+		if (strcmp(e->d_name, SBX_LINK_OUTSIDE) == 0)
+			hidden = true;
+		else
+			other = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+	}
+	closedir(d);
+	return hidden && !other;
+}
+
+/* what a sandbox made under the name that the host never sees goes with its folder: that is empty for the host */
 static int local_rmdir(struct sbx_fnode *dir, const char *name, struct sbx_freq *req)
 {
+	int r = remove_name(dir, name, AT_REMOVEDIR);
+	SBX_CLEANUP(sbx_closep) int fd = -1;
+
+	if (r != -ENOTEMPTY && r != -EEXIST)
+		return r;
+	{
+		SBX_CLEANUP(held_done) struct held at = hold(dir);
+
+		if (at.fd >= 0)
+			fd = openat(at.fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	}
+	if (fd < 0 || !only_hidden(fd) || sbx_local_discard(dir->box, fd, SBX_LINK_OUTSIDE) < 0)
+		return r;
 	return remove_name(dir, name, AT_REMOVEDIR);
 }
 

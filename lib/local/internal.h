@@ -166,6 +166,8 @@ void sbx_container_progress(struct sbx_pbox *box, const char *text);
 void sbx_container_fail(struct sbx_pbox *box, const struct sbx_err *why);
 /* sbx_container_sweep - it has no container any more: delete its files, then GONE (sweep.c); loop thread */
 void sbx_container_sweep(struct sbx_pbox *box);
+/* sbx_trash_sweep - delete trash/@name, which is no box's any more; any thread */
+void sbx_trash_sweep(struct sbx_provider *p, const char *name);
 void sbx_container_set_have(struct sbx_pbox *box, enum box_have have);
 /* sbx_container_give_up - the goal is not reachable, or somebody else ended it: do not try again by ourselves; loop thread */
 void sbx_container_give_up(struct sbx_pbox *box);

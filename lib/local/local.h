@@ -31,6 +31,12 @@ int sbx_local_workspace_fd(struct sbx_pbox *box, struct sbx_err *err);
 /* sbx_local_ino - what st_ino shows of file @ino: two boxes with volumes of their own must not show the same number */
 uint64_t sbx_local_ino(const struct sbx_pbox *box, uint64_t ino);
 
+/*
+ * sbx_local_discard - take @name in @dir_fd, a folder of the workspace, away from there, with all below it; it is deleted behind.
+ * Any thread; long only where the workspace has a volume of its own.  0 or -errno
+ */
+int sbx_local_discard(struct sbx_pbox *box, int dir_fd, const char *name);
+
 /* the HOST ids that files in the workspace must have (the box's uid and gid 1000, or the user's own) */
 uid_t sbx_local_pbox_uid(const struct sbx_pbox *box);
 gid_t sbx_local_pbox_gid(const struct sbx_pbox *box);

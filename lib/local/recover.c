@@ -86,24 +86,6 @@ static void remove_containers(struct sbx_provider *p, const char *run_dir, char 
 		pthread_join(threads[i], NULL);
 }
 
-struct old_trash {
-	struct sbx_job job;
-	struct sbx_provider *p;
-	char id[64];
-};
-
-static void sweep_old(struct sbx_job *job, const atomic_bool *stop)
-{
-	struct old_trash *t = sbx_container_of(job, struct old_trash, job);
-	struct sbx_err err = SBX_ERR_INIT;
-
-	struct sbx_removal removal = { .stop = stop };
-
-	if (sbx_state_sweep(t->p->state, t->id, 0, &removal, &err) < 0)
-		sbx_debug(SBX_LOG_LOCAL, "trash: %s", err.text);
-	free(t);
-}
-
 static void empty_trash(struct sbx_provider *p)
 {
 	char **names;
@@ -111,17 +93,8 @@ static void empty_trash(struct sbx_provider *p)
 
 	if (sbx_state_list_dir(p->state->trash_fd, &names, &n, NULL) < 0)
 		return;
-	for (i = 0; i < n; i++) {
-		struct old_trash *t = calloc(1, sizeof(*t));
-
-		if (!t)
-			break;
-		t->job.fn = sweep_old;
-		t->p = p;
-		snprintf(t->id, sizeof(t->id), "%.63s", names[i]);
-		if (sbx_worker_post(p->sweeper, &t->job, NULL) < 0)
-			free(t);
-	}
+	for (i = 0; i < n; i++)
+		sbx_trash_sweep(p, names[i]);
 	sbx_state_names_free(names, n);
 }
 

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns: the end of a deleted box: its files are deleted by a worker, then it is told to be gone.
- * Threads: sweep() the sweeper, the rest the loop.
+ * Owns: what is deleted behind: the files of a deleted box, then it is told to be gone; and other trash.
+ * Threads: sweep() and sweep_trash() the sweeper, sbx_trash_sweep and sbx_local_discard any, the rest the loop.
  */
 #include "base/log.h"
 #include "local/internal.h"
 #include "local/progress.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct sweep {
 	struct sbx_job job;
@@ -78,4 +83,57 @@ void sbx_container_sweep(struct sbx_pbox *box)
 	}
 	sbx_container_tell(box, SBX_BOX_GONE, NULL); /* swept at the next open */
 	sbx_pbox_unlist(box);
+}
+
+/* ---- trash that is no box's ---- */
+
+struct trash {
+	struct sbx_job job;
+	struct sbx_provider *p;
+	char name[64];
+};
+
+static void sweep_trash(struct sbx_job *job, const atomic_bool *stop)
+{
+	struct trash *t = sbx_container_of(job, struct trash, job);
+	struct sbx_err err = SBX_ERR_INIT;
+	struct sbx_removal removal = { .stop = stop };
+
+	if (sbx_state_sweep(t->p->state, t->name, 0, &removal, &err) < 0)
+		sbx_debug(SBX_LOG_LOCAL, "trash: %s", err.text);
+	free(t);
+}
+
+void sbx_trash_sweep(struct sbx_provider *p, const char *name)
+{
+	struct trash *t = calloc(1, sizeof(*t));
+
+	if (!t) /* at the next open then */
+		return;
+	t->job.fn = sweep_trash;
+	t->p = p;
+	snprintf(t->name, sizeof(t->name), "%.63s", name);
+	if (sbx_worker_post(p->sweeper, &t->job, NULL) < 0)
+		free(t);
+}
+
+int sbx_local_discard(struct sbx_pbox *box, int dir_fd, const char *name)
+{
+	static atomic_uint next;
+	struct sbx_provider *p = box->provider;
+	char folder[64], to[80];
+	int e;
+
+	/* a folder of ours around it: what a sandbox has made must not look like a box in the trash */
+	snprintf(folder, sizeof(folder), "discarded-%.40s-%u", box->record.id, atomic_fetch_add(&next, 1));
+	snprintf(to, sizeof(to), "%s/tree", folder);
+	if (mkdirat(p->state->trash_fd, folder, 0700) != 0)
+		return -errno;
+	if (renameat(dir_fd, name, p->state->trash_fd, to) == 0) {
+		sbx_trash_sweep(p, folder);
+		return 0;
+	}
+	e = errno;
+	unlinkat(p->state->trash_fd, folder, AT_REMOVEDIR);
+	return e == EXDEV ? sbx_tree_remove(dir_fd, name, NULL) : -e;
 }

@@ -275,6 +275,24 @@ def test_a_file_named_outside_in_the_workspace_does_not_give_links_a_target(box,
     assert ".outside" not in os.listdir(box.ws)
 
 
+@pytest.mark.parametrize("made", ["folder", "file", "link"])
+def test_a_folder_that_is_empty_for_the_host_can_be_removed_whatever_the_box_hides_in_it(mnt, box, made):
+    make = {
+        "folder": "os.makedirs('d/.outside/a/b'); open('d/.outside/a/record', 'w').write('forged'); os.chmod('d/.outside/a', 0)",
+        "file": "open('d/.outside', 'w').write('x')",
+        "link": "os.symlink('/etc', 'd/.outside')",
+    }[made]
+    box.go(f"import os; os.makedirs('d/e'); open('d/f', 'w').write('x'); {make}").ok()
+    assert sorted(os.listdir(box.ws / "d")) == ["e", "f"]
+    expect_errno(errno.ENOTEMPTY, os.rmdir, box.ws / "d")
+    assert box.go("import os; print(os.path.lexists('d/.outside'))").text == "True\n", "it goes with its folder only"
+    done = sh(["rm", "-rf", box.ws / "d"])
+    assert (done.rc, done.err) == (0, b"")
+    assert os.listdir(box.ws) == [] and box.go("import os; print(os.listdir())").text == "[]\n"
+    if sh(["find", mnt.state, "-name", "discarded-*"]).text:
+        wait_for(lambda: not sh(["find", mnt.state, "-name", "discarded-*"]).text, "deleted behind")
+
+
 def test_a_very_deep_tree_can_be_walked_and_deleted(mnt):
     box = mnt.box()
     box.go(

@@ -48,6 +48,11 @@ int sbx_local_workspace_fd(struct sbx_pbox *b, struct sbx_err *err)
 	return b->fd;
 }
 
+int sbx_local_discard(struct sbx_pbox *b, int dir_fd, const char *name)
+{
+	return unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
 uint64_t sbx_local_ino(const struct sbx_pbox *b, uint64_t ino)
 {
 	return ino;
