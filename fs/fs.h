@@ -27,6 +27,7 @@ struct sbx_fs {
 	uid_t uid;		/* the mounting user: owner of all files shown */
 	gid_t gid;
 	struct timespec since; /* when it was mounted */
+	bool boxes_go; /* a policy `cleanup` may delete boxes */
 	regex_t *deny; /* policy.deny, compiled */
 	size_t deny_n;
 };

@@ -20,6 +20,7 @@
 #include "park.h"
 #include "synth.h"
 #include "tree_workspace.h"
+#include "use.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -220,7 +221,7 @@ static int serve(struct sbx_options *o, const struct sbx_config *config, const s
 		r = sbx_catalog_new(config, loop, sbx_provider_find(o->source), template, o->ephemeral,
 				    &sbx_fs.catalog, &err);
 	if (r == 0) {
-		sbx_fs.catalog->removed = sbx_root_forget;
+		sbx_fs.boxes_go = sbx_use_any(config);
 		sbx_node_root_set(&root.node);
 		sbx_park_setup(loop, config->max_wait_ms);
 		sbx_workspace_setup(o->links && strcmp(o->links, "eperm") == 0 ? SBX_LINKS_EPERM : SBX_LINKS_OUTSIDE);

@@ -204,6 +204,8 @@ double sbx_synth_entry_timeout_s(const struct sbx_synth *dir, const char *name, 
 {
 	if (!S_ISDIR(attr->st_mode))
 		return 0;
+	if (sbx_fs.boxes_go && dir->folder == &sbx_root_folder) /* a new box may have that name at once */
+		return 0;
 	return dir->folder->steady || sbx_folder_find(dir->folder, name) ? FOLDER_ENTRY_S : 0;
 }
 

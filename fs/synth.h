@@ -155,9 +155,6 @@ int sbx_names_add(struct sbx_names *names, const char *name, uint64_t ino, mode_
 /* sbx_attr_init - attributes that all control nodes share: owner, times, block size */
 void sbx_attr_init(struct stat *attr, uint64_t ino, mode_t mode, uint64_t size);
 
-/* sbx_root_forget - a box has gone without rmdir(): the kernel must not keep its name (tree_root.c).  Loop thread. */
-void sbx_root_forget(const char *name);
-
 /* the folders, one file each */
 extern const struct sbx_folder sbx_root_folder;	   /* tree_root.c */
 extern const struct sbx_folder sbx_control_folder; /* tree_control.c: .sbxfs */

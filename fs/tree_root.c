@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define LINE_BOX 1     /* of a box's own folder, in its block */
 #define LINE_CONTROL 2 /* of .sbxfs */
@@ -89,12 +88,3 @@ const struct sbx_folder sbx_root_folder = {
 	.rmdir = root_rmdir,
 	.steady = true,
 };
-
-/*
- * Else the kernel would take a folder of that name for existing, for up to a second.  It may have to wait for the root's lock, which
- * requests hold that never wait for us.
- */
-void sbx_root_forget(const char *name)
-{
-	fuse_lowlevel_notify_inval_entry(sbx_fs.se, FUSE_ROOT_ID, name, strlen(name));
-}

@@ -319,8 +319,6 @@ void sbx_catalog_remove(struct sbx_catalog *catalog, struct sbx_box *box, const 
 		return;
 	sbx_catalog_event(catalog, box->name, "deleting: %s", why->text);
 	sbx_box_delete(box);
-	if (catalog->removed)
-		catalog->removed(box->name);
 	sbx_box_put(box);
 }
 

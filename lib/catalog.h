@@ -40,7 +40,6 @@ struct sbx_catalog {
 	atomic_uint_fast64_t runs_started, failures; /* since the mount, for stats */
 
 	struct sbx_policy policy;	     /* its own lock */
-	void (*removed)(const char *name);   /* fs/: a box has gone without rmdir; set before the loop runs, may be NULL */
 
 	struct sbx_lock lock;
 	struct sbx_box **boxes;		     /* guarded by lock: sorted by name */

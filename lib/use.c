@@ -31,11 +31,26 @@ static int64_t wall_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+static bool does_something(const struct sbx_cleanup *c)
+{
+	return c->idle_ms != UINT64_MAX || c->max_age_ms != UINT64_MAX;
+}
+
 const struct sbx_cleanup *sbx_use_policy(const struct sbx_box *box)
 {
 	const struct sbx_cleanup *c = box->template ? &box->template->cleanup : &box->catalog->config->cleanup;
 
-	return c->idle_ms == UINT64_MAX && c->max_age_ms == UINT64_MAX ? NULL : c;
+	return does_something(c) ? c : NULL;
+}
+
+bool sbx_use_any(const struct sbx_config *config)
+{
+	bool any = does_something(&config->cleanup);
+	size_t i;
+
+	for (i = 0; i < config->templates_n; i++)
+		any = any || does_something(&config->templates[i].cleanup);
+	return any;
 }
 
 /* how old may the stored time be? A disk write per use would be dear, and an hour need not be known to the second */

@@ -14,6 +14,7 @@
 
 struct sbx_box;
 struct sbx_buf;
+struct sbx_config;
 struct sbx_err;
 
 /* of one box; guarded by its lock */
@@ -32,6 +33,8 @@ void sbx_box_closed(struct sbx_box *box);
 
 /* sbx_use_policy - the policy for @box, NULL: nothing is ever to be done */
 const struct sbx_cleanup *sbx_use_policy(const struct sbx_box *box);
+/* sbx_use_any - has any template, or the top of the configuration, a policy? */
+bool sbx_use_any(const struct sbx_config *config);
 /* sbx_use_decide - see sbx_cleanup_decide; a deleted box, and one that sbxfs has not made: nothing, never */
 enum sbx_cleanup_action sbx_use_decide(struct sbx_box *box, const struct sbx_cleanup *cleanup, int64_t mounted_ms,
 				       int64_t *ret_next_ms);
