@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/proc.h"
 #include "box.h"
 #include "catalog.h"
 #include "config.h"
@@ -26,20 +27,12 @@
 static bool thread_gone(pid_t tid)
 {
 	char path[64], text[512], *p;
-	ssize_t n;
-	int fd;
 
 	if (tid == 0) /* of another pid namespace: cannot be told, so the longer wait */
 		return true;
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (sbx_proc_read(path, text, sizeof(text)) <= 0)
 		return true;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	if (n <= 0)
-		return true;
-	text[n] = '\0';
 	p = strrchr(text, ')');
 	return !p || p[1] == '\0' || p[2] == 'Z' || p[2] == 'X';
 }

@@ -3,29 +3,13 @@
 #include "mounts.h"
 
 #include "base/cleanup.h"
+#include "base/proc.h"
 
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* \040 and its like -> the byte; in place */
-static void unescape(char *s)
-{
-	char *out = s;
-
-	while (*s) {
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' &&
-		    s[3] <= '7') {
-			*out++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
-			s += 4;
-		} else {
-			*out++ = *s++;
-		}
-	}
-	*out = '\0';
-}
 
 /* @path NULL: is there a line with @id?  else the ID of the last line on @path.  @ret_ours: is that one of sbxfs? */
 static int64_t search(const char *path, int64_t id, bool *ret_read, bool *ret_ours)
@@ -44,7 +28,7 @@ static int64_t search(const char *path, int64_t id, bool *ret_read, bool *ret_ou
 			continue;
 		if (!path && this_id == id)
 			return id;
-		unescape(where);
+		sbx_proc_unescape(where);
 		if (path && strcmp(where, path) == 0) {
 			found = this_id;
 			*ret_ours = strstr(line, " - fuse.sbxfs ") != NULL;

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/proc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,19 +41,13 @@ static bool signal_ends(pid_t tid)
 	char path[64], text[4096], *line;
 	unsigned long long thread = 0, process = 0, blocked = 0, harmless;
 	ssize_t n;
-	int fd;
 
 	if (tid == 0)
 		return true; /* cannot be looked at */
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT || errno == ESRCH;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	if (n <= 0)
-		return true;
-	text[n] = '\0';
+	n = sbx_proc_read(path, text, sizeof(text));
+	if (n <= 0) /* gone; but not if there was no descriptor to look */
+		return n == 0 || n == -ENOENT || n == -ESRCH;
 	line = strstr(text, "\nSigPnd:");
 	if (!line || sscanf(line, "\nSigPnd: %llx ShdPnd: %llx SigBlk: %llx", &thread, &process, &blocked) != 3)
 		return true;

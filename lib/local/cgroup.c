@@ -3,6 +3,7 @@
 #include "local/cgroup.h"
 
 #include "base/cleanup.h"
+#include "base/proc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,22 +57,6 @@ static bool find_path(const char *text, const char *name, const char **ret, size
 	return false;
 }
 
-/* undoes the octal escapes of mountinfo in place */
-static void unescape(char *s)
-{
-	char *to = s;
-
-	for (; *s; s++) {
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] && s[3]) {
-			*to++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
-			s += 3;
-		} else {
-			*to++ = *s;
-		}
-	}
-	*to = '\0';
-}
-
 /* @name "" = the unified hierarchy */
 static bool find_mount(const char *text, const char *name, char root[PATH_MAX], char point[PATH_MAX])
 {
@@ -96,8 +81,8 @@ static bool find_mount(const char *text, const char *name, char root[PATH_MAX], 
 			continue;
 		if (sscanf(copy, "%*s %*s %*s %4095s %4095s", root, point) != 2)
 			continue;
-		unescape(root);
-		unescape(point);
+		sbx_proc_unescape(root);
+		sbx_proc_unescape(point);
 		return true;
 	}
 	return false;
@@ -319,15 +304,10 @@ bool sbx_cgroup_lacks(const char *controllers, char *ret, size_t size)
 pid_t sbx_pidfd_pid(int pidfd)
 {
 	char path[64], text[1024], *at;
-	ssize_t n;
-	int fd, pid;
+	int pid;
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-	if (fd >= 0)
-		close(fd);
-	text[n > 0 ? n : 0] = '\0';
+	sbx_proc_read(path, text, sizeof(text));
 	at = strstr(text, "\nPid:");
 	pid = at ? atoi(at + 5) : 0;
 	return pid > 0 ? pid : 0;

@@ -6,6 +6,7 @@
  * Threads: active, disk_full any; the rest the loop.
  */
 #include "base/clock.h"
+#include "base/proc.h"
 #include "base/text.h"
 #include "local/internal.h"
 
@@ -88,17 +89,6 @@ bool sbx_local_disk_full(struct sbx_pbox *box)
 
 /* ---- who is at fault ---- */
 
-static size_t read_small(const char *path, char *text, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd >= 0 ? read(fd, text, size - 1) : -1;
-
-	if (fd >= 0)
-		close(fd);
-	text[n > 0 ? n : 0] = '\0';
-	return n > 0 ? (size_t)n : 0;
-}
-
 static bool read_proc(const char *name, struct proc *ret)
 {
 	unsigned long long user, sys, child_user, child_sys;
@@ -106,7 +96,7 @@ static bool read_proc(const char *name, struct proc *ret)
 	int parent;
 
 	snprintf(path, sizeof(path), "/proc/%.20s/stat", name);
-	if (!read_small(path, text, sizeof(text)))
+	if (sbx_proc_read(path, text, sizeof(text)) <= 0)
 		return false;
 	at = strrchr(text, ')');
 	if (!at || sscanf(at + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu", &parent,
@@ -125,7 +115,7 @@ static uint64_t read_written(pid_t pid)
 	char path[64], text[512], *at;
 
 	snprintf(path, sizeof(path), "/proc/%d/io", (int)pid);
-	read_small(path, text, sizeof(text));
+	sbx_proc_read(path, text, sizeof(text));
 	at = strstr(text, "\nwrite_bytes:");
 	return at ? strtoull(at + 13, NULL, 10) : 0;
 }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/proc.h"
 #include "base/spawn.h"
 #include "local/addresses.h"
 #include "local/internal.h"
@@ -260,15 +261,9 @@ static uint64_t process_start(int pid)
 {
 	char path[64], text[1024], *at;
 	uint64_t start = 0;
-	ssize_t n;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-	if (fd >= 0)
-		close(fd);
-	text[n > 0 ? n : 0] = '\0';
+	sbx_proc_read(path, text, sizeof(text));
 	at = strrchr(text, ')'); /* its name may have anything in it */
 	/* state, then 18 numbers, then the 22nd field of all */
 	if (!at || sscanf(at + 1,

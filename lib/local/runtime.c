@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/proc.h"
 #include "base/spawn.h"
 #include "init/blob.h"
 #include "init/protocol.h"
@@ -291,12 +292,8 @@ static void cache_key(const struct sbx_provider *p, const char *path, char *ret,
 {
 	char boot[64] = "";
 	struct stat st;
-	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd >= 0 ? read(fd, boot, sizeof(boot) - 1) : 0;
 
-	if (fd >= 0)
-		close(fd);
-	boot[n > 0 ? n : 0] = '\0';
+	sbx_proc_read("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
 	boot[strcspn(boot, "\n")] = '\0';
 	if (stat(path, &st) != 0)
 		memset(&st, 0, sizeof(st));

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "base/buf.h"
+#include "base/proc.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -400,6 +401,37 @@ static void base64_as_in_rfc_4648(void **state)
 	}
 }
 
+static void mountinfo_escapes_become_bytes(void **state)
+{
+	static const struct {
+		const char *in, *out;
+	} cases[] = {
+		{ "", "" },		{ "/a/b", "/a/b" },   { "/a\\040b", "/a b" }, { "\\011\\012\\134", "\t\n\\" },
+		{ "\\0", "\\0" },	{ "\\04", "\\04" }, { "\\999", "\\999" },   { "a\\", "a\\" },
+		{ "\\303\\244", "\xc3\xa4" },
+	};
+	char text[32];
+	size_t i;
+
+	for (i = 0; i < COUNT(cases); i++) {
+		snprintf(text, sizeof(text), "%s", cases[i].in);
+		sbx_proc_unescape(text);
+		assert_string_equal(text, cases[i].out);
+	}
+}
+
+static void small_files_are_read_with_a_nul_at_the_end(void **state)
+{
+	char text[6] = "xxxxx";
+
+	assert_int_equal(sbx_proc_read("/proc/self/none", text, sizeof(text)), -ENOENT);
+	assert_string_equal(text, "");
+	assert_int_equal(sbx_proc_read("/proc/self/status", text, sizeof(text)), 5);
+	assert_string_equal(text, "Name:");
+	assert_int_equal(sbx_proc_read("/proc", text, sizeof(text)), -EISDIR);
+	assert_string_equal(text, "");
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -418,6 +450,8 @@ int main(void)
 		cmocka_unit_test(json_length_is_known_before_escaping),
 		cmocka_unit_test(json_escapes_are_exact),
 		cmocka_unit_test(base64_as_in_rfc_4648),
+		cmocka_unit_test(mountinfo_escapes_become_bytes),
+		cmocka_unit_test(small_files_are_read_with_a_nul_at_the_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
