@@ -104,8 +104,6 @@ static void cleanup(struct sbx_buf *out, const char *indent, const struct sbx_cl
 {
 	char deeper[32];
 
-	if (c->idle_ms == UINT64_MAX && c->max_age_ms == UINT64_MAX)
-		return;
 	sbx_buf_printf(out, "%scleanup:\n", indent);
 	snprintf(deeper, sizeof(deeper), "%s  ", indent);
 	key_duration(out, deeper, "idle", c->idle_ms);

@@ -96,7 +96,13 @@ def test_a_template_has_a_policy_of_its_own(fresh_mnt):
     until_event(m, plain, "stopped")
     assert (boxes["keep"] / "status").read_text() == "running\n"
     assert "idle_action: delete" in (m / ".sbxfs/templates/go/spec").read_text()
-    assert "cleanup" not in (m / ".sbxfs/templates/keep/spec").read_text()
+    assert "cleanup:\n  idle: max\n" in (m / ".sbxfs/templates/keep/spec").read_text()
+    # what is shown is a configuration, and the same one
+    shown = (m / ".sbxfs/config").read_text()
+    m.stop()
+    m.config_file.write_text(shown)
+    m.start()
+    assert (m / ".sbxfs/config").read_text() == shown
 
 
 # what keeps a box: a program that goes on, a file that is open, or any of these again and again
