@@ -34,6 +34,7 @@ static int link_read(const struct sbx_ref *ref, struct sbx_buf *out, struct sbx_
 	return sbx_buf_printf(out, "../../../%s", ref->box->name);
 }
 
+static const struct sbx_folder template_folder;
 static const struct sbx_file link_file = { .name = "", .index = LINE_LINK, .mode = 0777, .flags = SBX_FILE_LINK, .read = link_read };
 static const struct sbx_folder made_folder = { .mode = 0555 };
 
@@ -71,7 +72,8 @@ static int template_list(const struct sbx_ref *ref, struct sbx_names *names)
 	if (r < 0)
 		return r;
 	for (i = 0; i < n; i++) {
-		if (r == 0 && boxes[i]->template == ref->template)
+		/* a box may have the name of a line of the table, which is found by it here */
+		if (r == 0 && boxes[i]->template == ref->template && !sbx_folder_find(&template_folder, boxes[i]->name))
 			r = sbx_names_add(names, boxes[i]->name, boxes[i]->ino_base | LINE_LINK, S_IFLNK);
 		sbx_box_put(boxes[i]);
 	}

@@ -43,6 +43,14 @@ def test_a_template_has_languages_of_its_own(fresh_mnt):
     assert 'command: ["echo", "not sh:", "{code}"]' in spec and 'command: ["tr", "a-z", "A-Z"]' in spec
 
 
+def test_a_box_named_spec_does_not_hide_the_spec_of_its_template(mnt):
+    box = mnt.box("spec")
+    folder = mnt / ".sbxfs/templates/default"
+    assert sorted(os.listdir(folder)) == sorted(set(os.listdir(folder)))
+    assert (folder / "spec").read_text().startswith("network: ") and (box / "info.json").exists()
+    expect_errno(errno.EEXIST, (folder / "spec").mkdir)
+
+
 # ---- runtime ----
 
 
