@@ -304,6 +304,7 @@ int main(int argc, char **argv)
 	struct sbx_config *config = NULL;
 	const struct sbx_template *template;
 	struct sbx_err err = SBX_ERR_INIT;
+	unsigned int log_parts = 0;
 	bool parent = false;
 	int r, status = 0;
 	size_t i;
@@ -333,8 +334,10 @@ int main(int argc, char **argv)
 			r = sbx_err_set(&err, EINVAL, "template '%s' is not in the configuration",
 					o.template ? o.template : config->default_template);
 	}
-	if (r == 0 && sbx_log_enable(o.log ? o.log : config->log ? config->log : "") < 0)
-		r = sbx_err_set(&err, EINVAL, "log=%s: write parts of fuse,run,box,local,http or all", o.log);
+	if (r == 0 && sbx_log_parts(o.log ? o.log : config->log ? config->log : "", &log_parts) < 0)
+		r = sbx_err_set(&err, EINVAL, "log=%s: not parts of %s, or all", o.log, SBX_LOG_PARTS_TEXT);
+	if (r == 0)
+		sbx_log_enable(log_parts);
 	if (r == 0)
 		r = compile_policy(config, &err);
 	if (r == 0 && !o.foreground && !o.debug) {

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -60,6 +61,17 @@ static int read_policy(struct sbx_yaml *y, const struct sbx_yaml_value *v, const
 
 /* ---- the whole file ---- */
 
+static int read_log(struct sbx_yaml *y, const struct sbx_yaml_value *v, const struct sbx_config_key *key, void *field)
+{
+	int r = sbx_config_text(y, v, key, field);
+	unsigned int parts;
+
+	if (r == 0 && sbx_log_parts(v->text, &parts) < 0)
+		r = sbx_yaml_fail(y, v->line, "'%.60s' are not parts of %s (with commas and no blanks between), or all",
+				  v->text, SBX_LOG_PARTS_TEXT);
+	return r;
+}
+
 static int read_default_template(struct sbx_yaml *y, const struct sbx_yaml_value *v,
 				 const struct sbx_config_key *key, void *field)
 {
@@ -73,7 +85,7 @@ static const struct sbx_config_key top_keys[] = {
 	{ "state_dir", SETTING(state_dir), sbx_config_path },
 	{ "oci_runtime", SETTING(oci_runtime), sbx_config_text },
 	{ "network_tool", SETTING(network_tool), sbx_config_text },
-	{ "log", SETTING(log), sbx_config_text },
+	{ "log", SETTING(log), read_log },
 	{ "template", SETTING(default_template), read_default_template },
 	{ "limits", 0, sbx_config_limits },
 	{ "templates", 0, sbx_config_templates },
@@ -184,9 +196,10 @@ static int usual_files(struct sbx_config_loader *l, struct sbx_err *err)
 static int complete(struct sbx_config_loader *l, struct sbx_err *err)
 {
 	struct sbx_config *c = l->config;
+	int r = sbx_config_templates_complete(l, err);
 
-	if (sbx_config_templates_complete(l) < 0)
-		return no_memory(err);
+	if (r < 0)
+		return r;
 	if (!sbx_config_template(c, c->default_template))
 		return sbx_err_set(err, EINVAL, "%stemplate: there is no template '%s'",
 				   l->template_at, c->default_template);

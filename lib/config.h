@@ -22,6 +22,7 @@ struct sbx_language {
 	char *name;	   /* "python" */
 	char **extensions; /* "py"; NULL at the end */
 	char **command;	   /* own command line from the config, "{code}" is the file; NULL = built in */
+	char *at;	   /* "FILE:LINE: KEY" where it was read without a command, else NULL */
 };
 
 /* additions and changes to the built-in table */

@@ -3,6 +3,7 @@
 #include "config_read.h"
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "language.h"
 
 #include <errno.h>
@@ -102,10 +103,14 @@ static int read_language(struct sbx_yaml *y, const struct sbx_yaml_value *v, voi
 	struct language_at *at = data;
 	int r = sbx_config_map(y, v, language_keys, at, NULL);
 
-	if (r == 0 && !at->language->command && !sbx_language_known(NULL, at->language->name))
-		r = sbx_yaml_fail(y, v->line,
-				  "is not built in, so it needs a command: [program, \"{code}\"]");
-	return r;
+	if (r < 0 || at->language->command)
+		return r;
+	free(at->language->at);
+	if (asprintf(&at->language->at, "%s:%zu: %s", y->file, v->line, y->path) < 0) {
+		at->language->at = NULL;
+		return sbx_yaml_memory(y);
+	}
+	return 0;
 }
 
 /* the language of that name, made if it is not there; NULL: no memory */
@@ -178,12 +183,27 @@ int sbx_config_languages_inherit(struct sbx_languages *list, const struct sbx_la
 	return r;
 }
 
+int sbx_config_languages_check(const struct sbx_languages *list, struct sbx_err *err)
+{
+	size_t i;
+
+	for (i = 0; i < list->n; i++) {
+		const struct sbx_language *lang = &list->items[i];
+
+		if (!lang->command && !sbx_language_known(NULL, lang->name))
+			return sbx_err_set(err, EINVAL,
+					   "%s: is not built in, so it needs a command: [program, \"{code}\"]", lang->at);
+	}
+	return 0;
+}
+
 void sbx_config_languages_done(struct sbx_languages *list)
 {
 	size_t i;
 
 	for (i = 0; i < list->n; i++) {
 		free(list->items[i].name);
+		free(list->items[i].at);
 		sbx_config_texts_free(list->items[i].extensions);
 		sbx_config_texts_free(list->items[i].command);
 	}

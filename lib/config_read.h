@@ -82,8 +82,8 @@ int sbx_config_templates(struct sbx_yaml *y, const struct sbx_yaml_value *v, con
 			 void *field);
 /* sbx_config_template_get - by name; made if it is not there.  NULL: no memory */
 struct sbx_template *sbx_config_template_get(struct sbx_config_loader *l, const char *name);
-/* sbx_config_templates_complete - what a template does not say itself is as at the top.  -ENOMEM */
-int sbx_config_templates_complete(struct sbx_config_loader *l);
+/* sbx_config_templates_complete - what a template does not say itself is as at the top.  -ENOMEM, or a language without a command */
+int sbx_config_templates_complete(struct sbx_config_loader *l, struct sbx_err *err);
 void sbx_config_template_done(struct sbx_template *t);
 
 /* ---- config_files.c ---- */
@@ -103,6 +103,8 @@ int sbx_config_languages(struct sbx_yaml *y, const struct sbx_yaml_value *v, con
  * command or its extensions.  -ENOMEM
  */
 int sbx_config_languages_inherit(struct sbx_languages *list, const struct sbx_languages *base);
+/* sbx_config_languages_check - can each be started? -EINVAL: one that is not built in has no command; only at the end is it known */
+int sbx_config_languages_check(const struct sbx_languages *list, struct sbx_err *err);
 void sbx_config_languages_done(struct sbx_languages *list);
 
 #endif

@@ -3,10 +3,12 @@
 #include "config_read.h"
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "limit.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,10 +246,10 @@ static void inherit(const struct sbx_config_key *keys, uint32_t given, void *obj
 	}
 }
 
-int sbx_config_templates_complete(struct sbx_config_loader *l)
+int sbx_config_templates_complete(struct sbx_config_loader *l, struct sbx_err *err)
 {
+	int r = sbx_config_languages_check(&l->config->languages, err);
 	size_t i;
-	int r = 0;
 
 	for (i = 0; r == 0 && i < l->config->templates_n; i++) {
 		struct sbx_template *t = &l->config->templates[i];
@@ -255,6 +257,9 @@ int sbx_config_templates_complete(struct sbx_config_loader *l)
 		inherit(limit_keys, l->given[i].limits, &t->limits, &l->base.limits);
 		inherit_cleanup(l->given[i].cleanup, &t->cleanup, &l->base.cleanup);
 		r = sbx_config_languages_inherit(&t->languages, &l->config->languages);
+		if (r < 0)
+			return sbx_err_set(err, ENOMEM, "no memory for the languages of template '%s'", t->name);
+		r = sbx_config_languages_check(&t->languages, err);
 	}
 	l->config->cleanup = l->base.cleanup;
 	return r;

@@ -24,10 +24,11 @@ void sbx_log_open(bool to_syslog)
 		openlog("sbxfs", LOG_PID, LOG_DAEMON);
 }
 
-int sbx_log_enable(const char *parts)
+int sbx_log_parts(const char *parts, unsigned int *ret)
 {
 	const char *p = parts;
 
+	*ret = 0;
 	while (*p) {
 		size_t n = strcspn(p, ","), i;
 
@@ -36,9 +37,9 @@ int sbx_log_enable(const char *parts)
 				break;
 		}
 		if (i < SBX_LOG_PARTS)
-			parts_on |= 1u << i;
+			*ret |= 1u << i;
 		else if (n == 3 && strncmp(p, "all", 3) == 0)
-			parts_on = ~0u;
+			*ret = ~0u;
 		else
 			return -EINVAL;
 		p += n;
@@ -46,6 +47,11 @@ int sbx_log_enable(const char *parts)
 			p++;
 	}
 	return 0;
+}
+
+void sbx_log_enable(unsigned int parts)
+{
+	parts_on |= parts;
 }
 
 bool sbx_log_on(enum sbx_log_part part)

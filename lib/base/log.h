@@ -23,8 +23,11 @@ enum sbx_log_part {
 
 /* sbx_log_open - before threads start.  @to_syslog: there is no terminal */
 void sbx_log_open(bool to_syslog);
-/* sbx_log_enable - debug lines of the parts in "run,box" or "all"; -EINVAL: an unknown part */
-int sbx_log_enable(const char *parts);
+/* sbx_log_parts - "run,box" or "all" as bits; -EINVAL: an unknown part */
+int sbx_log_parts(const char *parts, unsigned int *ret);
+#define SBX_LOG_PARTS_TEXT "fuse, run, box, local, http" /* for messages */
+/* sbx_log_enable - debug lines of these parts */
+void sbx_log_enable(unsigned int parts);
 bool sbx_log_on(enum sbx_log_part part);
 void sbx_log_write(enum sbx_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -108,6 +108,8 @@ static const struct {
 	  "1: languages.auto: not a name for a language: letters, digits, '_', '+', '.', '-'; not auto" },
 	{ "languages: {r: {extensions: [R]}}\n",
 	  "1: languages.r: is not built in, so it needs a command: [program, \"{code}\"]" },
+	{ "templates:\n  t:\n    languages:\n      r: {extensions: [R]}\n",
+	  "4: templates.t.languages.r: is not built in, so it needs a command: [program, \"{code}\"]" },
 	{ "languages: {r: {extensions: [.R], command: [Rscript]}}\n", "1: languages.r.extensions: '.R': without the dot" },
 	{ "languages: {r: {extensions: [a/b], command: [x]}}\n",
 	  "1: languages.r.extensions: 'a/b' is not an extension: letters, digits, '_', '+', '-'" },
@@ -123,8 +125,11 @@ static const struct {
 	{ "policy:\n  deny:\n    - ok\n    - ''\n", "4: policy.deny: an empty pattern would refuse everything" },
 	{ "policy: {deny: x}\n", "1: policy.deny: must be a list: [a, b]" },
 	{ "policy: {deny: [{a: b}]}\n", "1: policy.deny: must be one value, not a list or a mapping" },
-	{ "log: a\nspool: 1G\nlog: b\n", "3: log: is there twice" },
+	{ "log: run\nspool: 1G\nlog: box\n", "3: log: is there twice" },
 	{ "limits: {cpu: 1, cpu: 2}\n", "1: limits.cpu: is there twice" },
+	{ "log: bogus\n", "1: log: 'bogus' are not parts of fuse, run, box, local, http (with commas and no blanks between), or all" },
+	{ "spool: 1G\nlog: run, box\n",
+	  "2: log: 'run, box' are not parts of fuse, run, box, local, http (with commas and no blanks between), or all" },
 	{ "log: &a x\n", "1: log: anchors and aliases (& and *) are not supported; a text that begins so belongs in quotes" },
 	{ "limits: &a {cpu: 1}\n",
 	  "1: limits: anchors and aliases (& and *) are not supported; a text that begins so belongs in quotes" },
@@ -135,14 +140,14 @@ static const struct {
 	{ "? [a]\n: b\n", "1: a key must be a plain word" },
 	{ "- a\n", "1: must be a mapping (lines of \"name: value\")" },
 	{ "just text\n", "1: must be a mapping (lines of \"name: value\")" },
-	{ "log: x\n---\nlog: y\n", "2: only one document is allowed in a file" },
+	{ "log: run\n---\nlog: box\n", "2: only one document is allowed in a file" },
 	{ "log: \"a\\0b\"\n", "1: log: must not hold a NUL byte" },
 	{ "\"log\\0x\": b\n", "1: log: must not hold a NUL byte" },
 	{ "log: [\n", NULL },
 	{ "state_dir: [\n", NULL },
 	{ "log: 'x\n", NULL },
 	{ "state_dir:\t\n\t- x\n", NULL },
-	{ "log: x\nlog\n", NULL },
+	{ "log: run\nlog\n", NULL },
 };
 
 static void every_mistake_is_told_with_file_line_and_key(void **state)
@@ -169,7 +174,7 @@ static void what_is_not_yaml_is_told_with_its_line(void **state)
 	struct sbx_config *c = NULL;
 	char want[200];
 
-	assert_int_equal(load("log: x\n\nlog\n", 12, &c, &err), -EINVAL);
+	assert_int_equal(load("log: run\n\nlog\n", 14, &c, &err), -EINVAL);
 	snprintf(want, sizeof(want), "%s:4: not YAML: could not find expected ':'", file);
 	assert_true(strncmp(err.text, want, strlen(want)) == 0 || strstr(err.text, ": not YAML: "));
 	assert_int_equal(load("log: \xff\xfe\n", 8, &c, &err), -EINVAL);
@@ -326,6 +331,28 @@ static void a_template_has_languages_of_its_own(void **state)
 	assert_int_equal(plain->n, 2);
 	assert_string_equal(plain->items[1].command[0], "python3.12");
 	sbx_config_free(c);
+}
+
+/* also of a language that is not built in, in whichever order the two stand */
+static void a_template_changes_extensions_of_a_language_at_the_top(void **state)
+{
+	static const char *const texts[] = {
+		"templates: {t: {languages: {r: {extensions: [q]}}}}\nlanguages: {r: {extensions: [R], command: [Rscript]}}\n",
+		"languages: {r: {extensions: [R], command: [Rscript]}}\ntemplates: {t: {languages: {r: {extensions: [q]}}}}\n",
+	};
+	size_t i;
+
+	for (i = 0; i < COUNT(texts); i++) {
+		struct sbx_config *c = load_ok(texts[i]);
+		const struct sbx_languages *own = &sbx_config_template(c, "t")->languages;
+
+		assert_int_equal(own->n, 1);
+		assert_string_equal(own->items[0].command[0], "Rscript");
+		assert_string_equal(sbx_language_of_name(own, "code.q"), "r");
+		assert_null(sbx_language_of_name(own, "code.R"));
+		assert_string_equal(sbx_language_of_name(&c->languages, "code.R"), "r");
+		sbx_config_free(c);
+	}
 }
 
 static void a_template_has_a_cleanup_of_its_own(void **state)
@@ -491,6 +518,7 @@ int main(void)
 		cmocka_unit_test(an_empty_file_gives_the_defaults),
 		cmocka_unit_test(every_key_is_read),
 		cmocka_unit_test(a_template_has_languages_of_its_own),
+		cmocka_unit_test(a_template_changes_extensions_of_a_language_at_the_top),
 		cmocka_unit_test(a_template_has_a_cleanup_of_its_own),
 		cmocka_unit_test(json_is_yaml_too),
 		cmocka_unit_test(a_file_that_was_named_must_be_there),
