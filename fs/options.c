@@ -17,7 +17,7 @@
 
 const char sbx_options_usage[] =
 	"usage: sbxfs [SOURCE] MOUNTPOINT [-o OPTION[,OPTION...]]   mount sandboxes as files\n"
-	"       sbxfs check [SOURCE]                                is everything there that it needs?\n"
+	"       sbxfs check [SOURCE] [-o config=FILE]               is everything there that it needs?\n"
 	"       fusermount3 -u MOUNTPOINT                           unmount; sandboxes and their files stay\n"
 	"\n"
 	"SOURCE is where sandboxes run: local (default) = containers on this machine.\n"
@@ -28,14 +28,14 @@ const char sbx_options_usage[] =
 	"  -o links=outside    links that leave a workspace are shown as .outside/... (default)\n"
 	"  -o links=eperm      ... cannot be read at all\n"
 	"  -o allow_other      other users may read (never write)\n"
-	"  -o log=PARTS        debug lines of: fuse run box local http, or all\n"
+	"  -o log=PARTS        debug lines of: fuse run box local http, or all; several: 'log=run\\,box'\n"
 	"  -f                  stay in the foreground, log to stderr\n"
 	"  -d                  the same, with every FUSE request\n"
 	"  -h, --help          this text\n"
 	"  -V, --version       versions\n"
 	"and the mount options of libfuse, see mount.fuse3(8); what else stands in fstab is accepted.\n"
 	"\n"
-	"  sbxfs ~/box && mkdir ~/box/demo && echo 'print(6*7)' > ~/box/demo/run/code.py && cat ~/box/demo/run/stdout\n"
+	"  mkdir ~/box && sbxfs ~/box && mkdir ~/box/demo && echo 'print(6*7)' > ~/box/demo/run/code.py && cat ~/box/demo/run/stdout\n"
 	"The tree explains itself: MOUNTPOINT/.sbxfs/README\n";
 
 #define OPTION(text, field, value)                                                                 \

@@ -37,6 +37,21 @@ def first_cells(text):
     return {n for line in re.findall(r"^\| (`.*?) \|", text, re.M) for n in re.findall(r"`([^`]+)`", line)}
 
 
+# every source file is found in docs/ARCHITECTURE.md; a name without a folder is in the folder of the one before it
+
+where, here = section(read("docs/ARCHITECTURE.md"), "Where things are"), set()
+for row in where.splitlines():
+    folder = ""
+    for name in re.findall(r"`([\w/*]+\.c)`", row):
+        folder = name.rpartition("/")[0] if "/" in name else folder
+        named = sorted((root / folder).glob(Path(name).name))
+        here.update(str(p.relative_to(root)) for p in named)
+        if not named:
+            problems.append(f"docs/ARCHITECTURE.md: there is no {folder}/{Path(name).name}")
+for path in sorted(p for folder in ["fs", "lib", "lib/local", "lib/init"] for p in (root / folder).glob("*.c")):
+    if str(path.relative_to(root)) not in here:
+        problems.append(f"docs/ARCHITECTURE.md does not say what {path.relative_to(root)} is for")
+
 # the tree: what the tables of fs/tree_*.c say of each name, and what docs/tree.md says.  tests/mount/test_tree.py tries the rest
 
 FOLDERS = {  # section of docs/tree.md -> tables with its files
