@@ -372,6 +372,7 @@ int sbx_box_new(struct sbx_catalog *catalog, const char *name, const struct sbx_
 	box->next_id = 1;
 	box->used.at_ms = (int64_t)sbx_clock_ms();
 	box->state = template ? SBX_BOX_CREATING : SBX_BOX_STOPPED;
+	box->template = template; /* before the first event, which may come at once */
 	r = sbx_slot_new(box, "", &box->run, err);
 	if (r == 0 && template)
 		r = catalog->ops->box_create(catalog->provider, name, template, &box_events, box,
@@ -382,10 +383,11 @@ int sbx_box_new(struct sbx_catalog *catalog, const char *name, const struct sbx_
 		sbx_box_put(box);
 		return r;
 	}
-	catalog->ops->box_info(box->pbox, &info);
-	box->template = sbx_config_template(catalog->config, info.template ? info.template : "default");
-	if (!template)
+	if (!template) { /* there are no events before it is started */
+		catalog->ops->box_info(box->pbox, &info);
+		box->template = sbx_config_template(catalog->config, info.template ? info.template : "default");
 		sbx_settings_load(box);
+	}
 	*ret = box;
 	return 0;
 }

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: the tests of what lib/cleanup_policy.c decides, with times of their own. */
+/* Owns: the tests of what lib/cleanup_policy.c decides, with times of their own, and of what its timer is set to. */
 #include "unit.h"
 
+#include "box.h"
+#include "catalog.h"
 #include "cleanup_policy.h"
 #include "config.h"
+
+#include <errno.h>
 
 #define S INT64_C(1000)
 #define MIN (60 * S)
@@ -142,6 +146,83 @@ static void without_a_policy_nothing_is_ever_due(void **state)
 	check(&c, &use, want, COUNT(want));
 }
 
+/* ---- a backend whose boxes fail before box_create returns ---- */
+
+static struct sbx_pbox *const pbox = (struct sbx_pbox *)&pbox; /* never looked into */
+
+static int hasty_open(const struct sbx_config *config, struct sbx_loop *loop, struct sbx_provider **ret,
+		      struct sbx_err *err)
+{
+	*ret = (struct sbx_provider *)&pbox;
+	return 0;
+}
+
+static void hasty_close(struct sbx_provider *provider)
+{
+}
+
+static int hasty_list(struct sbx_provider *provider, int (*each)(void *data, const char *name, struct sbx_err *err),
+		      void *data, struct sbx_err *err)
+{
+	return 0;
+}
+
+static int hasty_name_check(struct sbx_provider *provider, const char *name, struct sbx_err *err)
+{
+	return 0;
+}
+
+static int hasty_create(struct sbx_provider *provider, const char *name, const struct sbx_template *template,
+			const struct sbx_box_events *events, void *data, struct sbx_pbox **ret, struct sbx_err *err)
+{
+	struct sbx_err why = SBX_ERR_INIT;
+
+	*ret = pbox;
+	sbx_err_set(&why, EIO, "no container here");
+	events->state(data, SBX_BOX_FAILED, &why);
+	return 0;
+}
+
+static void hasty_info(struct sbx_pbox *box, struct sbx_pbox_info *ret)
+{
+	*ret = (struct sbx_pbox_info){ .template = "t" };
+}
+
+static void hasty_put(struct sbx_pbox *box)
+{
+}
+
+static void a_box_that_fails_at_once_has_the_policy_of_its_template(void **state)
+{
+	static const struct sbx_provider_ops ops = {
+		.name = "hasty", .open = hasty_open, .close = hasty_close, .list = hasty_list, .name_check = hasty_name_check,
+		.box_create = hasty_create, .box_info = hasty_info, .box_put = hasty_put,
+	};
+	struct sbx_template template = { .name = "t", .cleanup = { .idle_ms = H, .idle_deletes = true, .max_age_ms = NEVER } };
+	const struct sbx_config config = {
+		.state_dir = "/tmp", .templates = &template, .templates_n = 1, .events_bytes = 4096,
+		.cleanup = { .idle_ms = NEVER, .max_age_ms = NEVER },
+	};
+	struct sbx_err err = SBX_ERR_INIT;
+	struct sbx_catalog *catalog;
+	struct sbx_loop *loop;
+	struct sbx_box *box;
+
+	assert_int_equal(sbx_loop_new(&loop, &err), 0);
+	assert_int_equal(sbx_loop_start(loop, &err), 0);
+	assert_int_equal(sbx_catalog_new(&config, loop, &ops, &template, false, &catalog, &err), 0);
+	assert_int_equal(sbx_catalog_create(catalog, "one", &template, &box, &err), 0);
+	assert_ptr_equal(box->template, &template);
+	sbx_lock(&catalog->policy.lock);
+	assert_true(catalog->policy.at_ms != INT64_MAX);
+	sbx_unlock(&catalog->policy.lock);
+	sbx_box_put(box);
+	sbx_catalog_close(catalog);
+	sbx_loop_stop(loop);
+	sbx_catalog_free(catalog);
+	sbx_loop_free(loop);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -152,6 +233,7 @@ int main(void)
 		cmocka_unit_test(a_mount_grants_a_minute),
 		cmocka_unit_test(what_is_due_first_counts),
 		cmocka_unit_test(without_a_policy_nothing_is_ever_due),
+		cmocka_unit_test(a_box_that_fails_at_once_has_the_policy_of_its_template),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
