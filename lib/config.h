@@ -21,7 +21,7 @@ enum sbx_network { SBX_NET_NONE, SBX_NET_NAT, SBX_NET_HOST };
 struct sbx_language {
 	char *name;	   /* "python" */
 	char **extensions; /* "py"; NULL at the end */
-	char **command;	   /* own command line from the config, "{code}" is the file; NULL = built in */
+	char **command;	   /* own command line from the config, "{code}" is the file, else that is behind it; NULL = built in */
 	char *at;	   /* "FILE:LINE: KEY" where it was read without a command, else NULL */
 };
 

@@ -276,6 +276,7 @@ static int missing(const struct request *q, const char *const *names, struct sbx
 			   q->name, sbx_buf_str(&b));
 }
 
+/* a command of the configuration; where it does not say where the code goes, that is behind it */
 static int add_custom(const struct request *q, char *const *command, struct argv *a, int *code_arg,
 		      struct sbx_err *err)
 {
@@ -289,6 +290,10 @@ static int add_custom(const struct request *q, char *const *command, struct argv
 		if (strcmp(command[i], CODE_PLACEHOLDER) == 0)
 			*code_arg = (int)i;
 		argv_add(a, command[i]);
+	}
+	if (*code_arg < 0) {
+		*code_arg = (int)i;
+		argv_add(a, CODE_PLACEHOLDER);
 	}
 	return 0;
 }

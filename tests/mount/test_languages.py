@@ -119,7 +119,7 @@ def test_an_extension_of_the_config_is_a_language(fresh_mnt):
     m = fresh_mnt(
         config={
             "languages": {
-                "upper": {"extensions": ["up"], "command": ["/usr/bin/tr", "a-z", "A-Z"]},
+                "upper": {"extensions": ["up"], "command": ["/bin/sh", "-c", "tr a-z A-Z"]},
                 "counter": {"extensions": ["count"], "command": ["/usr/bin/wc", "-l", "{code}"]},
             }
         }
@@ -129,6 +129,14 @@ def test_an_extension_of_the_config_is_a_language(fresh_mnt):
     (box.run / "stdin").write_text("shout\n")
     assert box.go("x", "code.up").text == "SHOUT\n"
     assert box.json()["language"] == "upper"
+
+
+def test_a_command_need_not_say_where_the_code_goes(fresh_mnt):
+    """The example of docs/config.md: another interpreter, with an option."""
+    m = fresh_mnt(config={"languages": {"python": {"command": ["python3", "-u"]}}})
+    box = m.box()
+    (box.run / "args").write_text("a b\nc\n")
+    assert box.go("import sys; print(sys.argv[1:])").text == "['a b', 'c']\n"
 
 
 # ---- modules ----

@@ -9,7 +9,7 @@ import pytest
 from helpers import Box, expect_errno, finish, spawn, wait_for
 
 LANGUAGES = {
-    "languages": {"shout": {"extensions": ["up"], "command": ["tr", "a-z", "A-Z"]}},
+    "languages": {"shout": {"extensions": ["up"], "command": ["sh", "-c", "tr a-z A-Z"]}},
     "templates": {
         "own": {
             "languages": {
@@ -40,7 +40,7 @@ def test_a_template_has_languages_of_its_own(fresh_mnt):
     assert plain.go("x", "code").text == "SOME WORDS\n"
     (own.run / "language").write_text("quiet\n")
     spec = (m / ".sbxfs/templates/own/spec").read_text()
-    assert 'command: ["echo", "not sh:", "{code}"]' in spec and 'command: ["tr", "a-z", "A-Z"]' in spec
+    assert 'command: ["echo", "not sh:", "{code}"]' in spec and 'command: ["sh", "-c", "tr a-z A-Z"]' in spec
 
 
 def test_a_box_named_spec_does_not_hide_the_spec_of_its_template(mnt):
