@@ -320,7 +320,7 @@ void sbx_container_step(struct sbx_pbox *box)
 	case HAVE_STARTING:
 		if (want == WANT_DOWN || want == WANT_DELETED) {
 			sbx_conn_drop(box);
-			sbx_container_set_have(box, HAVE_DEAD);
+			sbx_container_dying(box); /* its init may be known: while the network was set up */
 			sbx_container_step(box);
 		}
 		break;

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import networld
 import pytest
-from helpers import HANG, HERE, ROOT, SBXFS, SLOW, Mount, expect_errno, need, sh, skip, spawn, finish, wait_for
+from helpers import HANG, HERE, ROOT, SBXFS, SLOW, Mount, children, expect_errno, need, sh, skip, spawn, finish, wait_for
 from networld import CANARY, ECHO, HOST_ADDRESSES, HTTP, NAME, OUTSIDE4, OUTSIDE6, attack
 
 IN_A_WORLD = os.environ.get("SBX_NETWORLD") == "1"  # the ordinary user's run, see the last test
@@ -482,6 +482,29 @@ def test_a_tool_that_never_gets_ready_is_not_waited_for_for_ever(make, tmp):
     assert re.search(r"cannot be set up: no network after \d+ s", b.error()), b.error()
     assert (b / "status").read_text() == "failed\n"
     b.delete()
+
+
+def test_a_box_that_is_deleted_while_its_network_is_set_up_leaves_no_process_and_no_descriptor(make, tmp):
+    m = make(script(tmp, "slirp4netns", "exec sleep 1000\n"))
+
+    def pidfds():
+        found = []
+        for fd in Path(f"/proc/{m.pid}/fd").iterdir():
+            try:
+                found += [fd.name] if "pidfd" in os.readlink(fd) else []
+            except OSError:  # closed meanwhile
+                pass
+        return found
+
+    before = None
+    for n in range(3):
+        b = m.box(f"short{n}")
+        wait_for(lambda: f"short{n} setting up the network" in (m / ".sbxfs/events").read_text(), "it is set up")
+        before = before or {p for p in children(m.pid) if not alive(p)}  # of the search for a runtime
+        b.delete()
+    wait_for(lambda: not os.listdir(m.state / "trash"), "their files are gone")
+    wait_for(lambda: not pidfds(), "no descriptor of a process is left")
+    wait_for(lambda: set(children(m.pid)) <= before, "no process is left, not even a zombie")
 
 
 def test_a_tool_that_is_not_there_is_refused_at_create(make):
