@@ -229,10 +229,8 @@ int sbx_volume_empty(int dir_fd, const char *name, struct sbx_removal *removal)
 		return 0;
 	root = openat(box_fd, "disk", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	r = root < 0 ? -errno : sbx_tree_remove(root, "workspace", removal);
-	if (r == -ECANCELED)
-		return r;
-	sbx_volume_unmount(dir_fd, name);
-	return 0;
+	sbx_volume_unmount(dir_fd, name); /* broken off, too: the rest goes with the image, at the next open */
+	return r == -ECANCELED ? r : 0;
 }
 
 void sbx_volume_unmount(int dir_fd, const char *name)

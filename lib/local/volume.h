@@ -31,7 +31,7 @@ int sbx_volume_open(int dir_fd, struct sbx_err *err);
 int sbx_volume_limit(int dir_fd, uint64_t limit_bytes, struct sbx_err *err);
 /*
  * sbx_volume_empty - delete what is in the volume of box folder @name in @dir_fd, and unmount it: what was deleted need not be written to
- * the disk first, as it is at an unmount.  0 (also when there is none), -ECANCELED when *removal->stop
+ * the disk first, as it is at an unmount.  0 (also when there is none), -ECANCELED when *removal->stop: unmounted all the same
  */
 int sbx_volume_empty(int dir_fd, const char *name, struct sbx_removal *removal);
 /* sbx_volume_unmount - the volume of box folder @name in @dir_fd; what still uses it keeps it a while.  No error if there is none. */

@@ -424,6 +424,18 @@ def test_the_volume_goes_with_the_box(disk_mnt):
     assert os.listdir(again.ws) == []
 
 
+def test_a_deletion_that_the_unmount_breaks_off_leaves_no_volume_mounted(disk_mnt):
+    boxes = [disk_mnt.box() for _ in range(2)]
+    many = "import os\nfor n in range(40000): os.mknod(str(n))\nprint('DONE')\n"
+    assert all(b.go(many).out == b"DONE\n" for b in boxes)
+    for b in boxes:
+        b.delete()
+    assert disk_mnt.stop() == []  # mounts and loop devices are looked for
+    assert os.listdir(disk_mnt.state / "trash"), "it was not broken off"
+    disk_mnt.start()
+    wait_for(lambda: not os.listdir(disk_mnt.state / "trash"), "the rest is deleted")
+
+
 def test_files_of_two_limited_boxes_are_never_taken_for_one(disk_mnt):
     a, b = disk_mnt.box(), disk_mnt.box()
     (a.ws / "file").write_text("a")
