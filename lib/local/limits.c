@@ -292,6 +292,7 @@ int sbx_local_limit_set(struct sbx_pbox *box, enum sbx_limit which, uint64_t val
 {
 	const char *no_limits = sbx_local_no_limits(box);
 	struct change *c;
+	bool deleted;
 
 	switch (which) {
 	case SBX_LIMIT_DISK:
@@ -318,8 +319,15 @@ int sbx_local_limit_set(struct sbx_pbox *box, enum sbx_limit which, uint64_t val
 	c->value = which == SBX_LIMIT_MEMORY ? sbx_limits_memory(value) : value;
 	c->later = sbx_later_get(later);
 	sbx_lock(&box->lock);
-	sbx_list_append(&box->changes, &c->link);
+	deleted = box->want == WANT_DELETED; /* nobody may look at what waits any more */
+	if (!deleted)
+		sbx_list_append(&box->changes, &c->link);
 	sbx_unlock(&box->lock);
+	if (deleted) {
+		sbx_later_put(c->later);
+		free(c);
+		return sbx_err_set(err, ECANCELED, "the sandbox was deleted");
+	}
 	sbx_container_kick(box);
 	return -EINPROGRESS;
 }

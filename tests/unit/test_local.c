@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/lock.h"
 #include "config.h"
+#include "later.h"
 #include "local/cgroup.h"
 #include "local/local.h"
 #include "loop.h"
@@ -888,6 +889,7 @@ static void a_run_in_a_box_that_dies_is_lost(void **state)
 static void delete_leaves_nothing(void **state)
 {
 	struct box *b = box_up("deleted"), *again;
+	struct sbx_later *later;
 	struct run r;
 
 	(void)state;
@@ -896,6 +898,9 @@ static void delete_leaves_nothing(void **state)
 	ops->box_delete(b->pbox);
 	again = box_new("deleted"); /* the name is free at once */
 	await(b->state == SBX_BOX_GONE);
+	later = sbx_later_new(); /* a write that comes too late is answered, not left waiting */
+	assert_int_equal(ops->limit_set(b->pbox, SBX_LIMIT_PIDS, 99, later, NULL), -ECANCELED);
+	sbx_later_put(later);
 	ops->box_put(b->pbox);
 	free(b);
 	await(again->state == SBX_BOX_RUNNING);
