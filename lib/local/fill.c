@@ -65,19 +65,44 @@ static int copy_all(struct sbx_fill *f)
 	return r;
 }
 
+/* its folder, unless it was deleted: under its name there may be another one by now */
+static int open_folder(struct sbx_fill *f)
+{
+	struct sbx_pbox *box = f->box;
+	int fd = -ECANCELED;
+
+	sbx_lock(&box->save_lock);
+	if (!box->trashed) {
+		fd = openat(box->provider->state->boxes_fd, box->record.name,
+			    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0)
+			fd = sbx_err_sys(&f->err, errno, "cannot open the sandbox's folder");
+	}
+	sbx_unlock(&box->save_lock);
+	return fd;
+}
+
+static bool deleted(struct sbx_pbox *box)
+{
+	bool yes;
+
+	sbx_lock(&box->save_lock);
+	yes = box->trashed;
+	sbx_unlock(&box->save_lock);
+	return yes;
+}
+
 static void work(struct sbx_job *job, const atomic_bool *stop)
 {
 	struct sbx_fill *f = sbx_container_of(job, struct sbx_fill, job);
-	SBX_CLEANUP(sbx_closep) int dir = openat(f->box->provider->state->boxes_fd, f->box->record.name,
-						 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	SBX_CLEANUP(sbx_closep) int dir = open_folder(f);
 
 	f->stop = stop;
-	if (dir < 0)
-		f->r = sbx_err_sys(&f->err, errno, "cannot open the sandbox's folder");
-	else
-		f->r = copy_all(f);
+	f->r = dir < 0 ? dir : copy_all(f);
 	if (f->r == 0 && unlinkat(dir, SBX_STATE_UNFILLED, 0) != 0 && errno != ENOENT)
 		f->r = sbx_err_sys(&f->err, errno, "cannot note that the files are copied");
+	if (f->r < 0 && deleted(f->box)) /* whatever it was: no failure */
+		f->r = -ECANCELED;
 	sbx_loop_post(f->box->provider->loop, &f->task);
 }
 

@@ -211,6 +211,18 @@ def test_a_box_can_be_deleted_while_its_files_are_copied(fresh_mnt, slow):
     assert os.listdir(plain.ws) == []
 
 
+def test_a_box_that_is_deleted_while_it_waits_for_other_copies_does_not_fail(fresh_mnt, slow):
+    m = fresh_mnt(config=with_files({"2": slow.path}))
+    for n in range(5):  # one more than are copied at the same time
+        (m / f".sbxfs/templates/t/box{n}").mkdir()
+        m.note(Box(m / f"box{n}"))
+    os.rmdir(m / "box4")
+    slow.go()
+    wait_for(lambda: " box4 deleted" in (m / ".sbxfs/events").read_text(), "it is gone")
+    assert " box4 failed" not in (m / ".sbxfs/events").read_text()
+    assert Box(m / "box0").ready().go("cat 2", "code.sh").text == "READY\n"
+
+
 def test_a_copy_that_was_broken_off_is_finished(fresh_mnt, slow, source):
     m = fresh_mnt(config=with_files({"1": str(source), "2": slow.path, "3": str(source)}))
     (m / ".sbxfs/templates/t/one").mkdir()
