@@ -137,7 +137,9 @@ void sbx_pbox_unlist(struct sbx_pbox *box)
 
 	sbx_limits_drop(box);
 	sbx_lock(&box->save_lock);
-	if (box->record.volume && !box->trashed) /* else the sweeper did it */
+	if (box->record.volume && box->trashed) /* if the sweeper could not take it */
+		sbx_volume_unmount(p->state->trash_fd, box->record.id);
+	else if (box->record.volume)
 		sbx_volume_unmount(p->state->boxes_fd, box->record.name);
 	sbx_unlock(&box->save_lock);
 	sbx_lock(&p->lock);

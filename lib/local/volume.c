@@ -26,7 +26,7 @@
 #define INODE_EVERY_BYTES "8192"
 #define SLACK_BYTES (128u << 10)      /* folders, and what tells where a file lies: on top of the limit */
 #define SLACK_SHARE 256u	      /* one part in this many */
-#define IMAGE_BYTES_MAX (15ull << 40) /* of a file on ext4, and of 2^32 blocks */
+#define ROOM_BYTES_MAX (14ull << 40) /* more would make images that no file on ext4 can be */
 #define GROW_MORE_BYTES (8u << 20)
 #define CAPACITY_MIN_BYTES (4ull << 30) /* an image is made so large at least: sparse, so it costs nothing, and ... */
 #define CAPACITY_FACTOR 4u		/* ... for so much more: a higher limit then only takes ballast away */
@@ -65,7 +65,7 @@ int sbx_volume_possible(struct sbx_err *err)
 static uint64_t room_for(int dir_fd, uint64_t limit_bytes)
 {
 	struct statvfs v;
-	uint64_t most = IMAGE_BYTES_MAX;
+	uint64_t most = ROOM_BYTES_MAX;
 
 	if (fstatvfs(dir_fd, &v) == 0 && (uint64_t)v.f_blocks * v.f_frsize < most)
 		most = (uint64_t)v.f_blocks * v.f_frsize;
@@ -87,6 +87,9 @@ static off_t image_size(uint64_t room)
 {
 	uint64_t size = room + room / 14 + IMAGE_EXTRA_BYTES;
 
+	_Static_assert((ROOM_BYTES_MAX + ROOM_BYTES_MAX / SLACK_SHARE + SLACK_BYTES) / 14 * 15 + IMAGE_EXTRA_BYTES <
+			       (1ull << 44) - BLOCK_BYTES,
+		       "a file on ext4 has 2^32 blocks at most");
 	return (off_t)((size + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES);
 }
 
@@ -261,13 +264,14 @@ static int look(int root, int ballast_fd, struct sizes *ret, struct sbx_err *err
 	return 0;
 }
 
-/* the file system and what is under it, @more_bytes larger; as before if it fails */
+/* the file system and what is under it, @more_bytes larger; if it fails no smaller than before, and whole */
 static int grow(int dir_fd, int root, uint64_t more_bytes, struct sbx_err *err)
 {
 	SBX_CLEANUP(sbx_closep) int image_fd = openat(dir_fd, "disk.img", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	SBX_CLEANUP(sbx_closep) int loop_fd = loop_of(root);
 	struct stat st;
 	uint64_t blocks;
+	bool resized;
 	off_t size;
 	int r;
 
@@ -275,10 +279,15 @@ static int grow(int dir_fd, int root, uint64_t more_bytes, struct sbx_err *err)
 		return sbx_err_sys(err, errno, "cannot open the disk image");
 	size = image_size((uint64_t)st.st_size + more_bytes + GROW_MORE_BYTES - IMAGE_EXTRA_BYTES);
 	blocks = (uint64_t)size / BLOCK_BYTES;
-	if (ftruncate(image_fd, size) == 0 && ioctl(loop_fd, LOOP_SET_CAPACITY) == 0 &&
-	    ioctl(root, RESIZE_IOCTL, &blocks) == 0)
-		return 0;
+	resized = false;
+	if (ftruncate(image_fd, size) == 0 && ioctl(loop_fd, LOOP_SET_CAPACITY) == 0) {
+		if (ioctl(root, RESIZE_IOCTL, &blocks) == 0)
+			return 0;
+		resized = errno != EPERM; /* a part of it, maybe: then it needs the room */
+	}
 	r = errno;
+	if (resized)
+		return sbx_err_sys(err, r, "cannot make the volume larger");
 	if (ftruncate(image_fd, st.st_size) != 0 || ioctl(loop_fd, LOOP_SET_CAPACITY) != 0)
 		return sbx_err_sys(err, errno, "cannot put the disk image back to its size");
 	if (r == EPERM) /* root of a container often lacks it */
