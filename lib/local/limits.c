@@ -57,15 +57,20 @@ static int store(struct sbx_pbox *box, const struct sbx_limits *limits, struct s
 static int store_one(struct sbx_pbox *box, enum sbx_limit which, uint64_t value, struct sbx_err *err)
 {
 	struct sbx_limits limits;
+	bool volume = false;
 	int r = 0;
 
 	sbx_lock(&box->save_lock);
 	limits = box->record.limits;
 	*sbx_limit_at(&limits, which) = value;
-	if (which == SBX_LIMIT_DISK && !box->trashed)
+	if (which == SBX_LIMIT_DISK && !box->trashed) {
 		r = sbx_state_volume_limit(box->provider->state, &box->record, value, err);
+		volume = r == 0;
+	}
 	if (r == 0)
 		r = store(box, &limits, err);
+	if (r < 0 && volume) /* what is read is what is in force */
+		sbx_state_volume_limit(box->provider->state, &box->record, box->record.limits.disk_bytes, NULL);
 	sbx_unlock(&box->save_lock);
 	return r;
 }

@@ -259,7 +259,11 @@ int sbx_state_volume(struct sbx_local_state *s, const struct sbx_record *rec, st
 {
 	SBX_CLEANUP(sbx_closep) int box_fd = open_box(s, rec->name, err);
 
-	return box_fd < 0 ? box_fd : sbx_volume_open(box_fd, err);
+	if (box_fd < 0)
+		return box_fd;
+	/* a daemon that was killed may have left it half changed; if it cannot be (in a full one) it is as it was */
+	sbx_volume_limit(box_fd, rec->limits.disk_bytes, NULL);
+	return sbx_volume_open(box_fd, err);
 }
 
 int sbx_state_save(struct sbx_local_state *s, const struct sbx_record *rec, struct sbx_err *err)

@@ -412,6 +412,16 @@ def test_a_limited_workspace_outlives_restart_remount_and_kill(disk_mnt):
     assert int(box.go(FILL, "code.sh").ok().text) <= 41 * MB
 
 
+def test_a_disk_limit_that_a_killed_daemon_left_half_changed_holds(disk_mnt):
+    box = disk_mnt.box()
+    box.ready()
+    disk_mnt.kill()
+    os.truncate(disk_mnt.state / "boxes" / box.name / "disk/ballast", 0)  # as if it was about to allow more
+    disk_mnt.start()
+    assert (box / "limits/disk").read_text() == f"{40 * MB}\n"
+    assert 38 * MB < int(box.go(FILL, "code.sh").text) <= 40 * MB
+
+
 def test_the_volume_goes_with_the_box(disk_mnt):
     box = disk_mnt.box()
     box.ready()
