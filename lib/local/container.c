@@ -117,14 +117,18 @@ static int bundle(struct sbx_pbox *box, const char *net_tool, char dir[PATH_MAX 
 {
 	struct sbx_provider *p = box->provider;
 	char workspace[PATH_MAX + 128], cgroup[128];
+	struct sbx_limits limits;
 	int r;
 	struct sbx_bundle b = {
 		.dir = dir, .hostname = box->record.name, .workspace = workspace,
 		.init_path = p->state->init_path, .rootfs = box->record.rootfs,
-		.network = box->record.network, .net_tool = net_tool, .limits = &box->record.limits,
+		.network = box->record.network, .net_tool = net_tool, .limits = &limits,
 		.with_limits = p->runtime.limits, .root = p->state->root, .id_base = box->record.id_base,
 	};
 
+	sbx_lock(&box->lock);
+	limits = box->record.limits;
+	sbx_unlock(&box->lock);
 	r = sbx_local_workspace_fd(box, err); /* mounted, if it is a volume */
 	if (r < 0)
 		return r;

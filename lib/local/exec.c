@@ -157,6 +157,9 @@ static void on_pending_timer(struct sbx_timer *timer)
 {
 	struct sbx_pbox *box = sbx_container_of(timer, struct sbx_pbox, pending_timer);
 
+	sbx_lock(&box->lock);
+	box->pending_armed = false;
+	sbx_unlock(&box->lock);
 	sbx_exec_flush(box);
 	sbx_local_pbox_put(box); /* the timer's */
 }
@@ -280,7 +283,6 @@ void sbx_exec_flush(struct sbx_pbox *box)
 	int r = 0;
 
 	sbx_lock(&box->lock);
-	box->pending_armed = false;
 	while (!sbx_list_empty(&box->pending) && r != -EAGAIN) {
 		struct sbx_exec *x = sbx_list_first(&box->pending, struct sbx_exec, pending);
 
