@@ -293,7 +293,8 @@ static void on_state(void *data, enum sbx_box_state state, const struct sbx_err 
 		take_waiting_locked(box, &todo);
 	sbx_unlock(&box->lock);
 
-	sbx_catalog_event(box->catalog, box->name, "%s%s%s", state == SBX_BOX_GONE ? "deleted" : state_names[state],
+	if (state != SBX_BOX_DELETING) /* that was told when it was asked for, with its reason */
+		sbx_catalog_event(box->catalog, box->name, "%s%s%s", state == SBX_BOX_GONE ? "deleted" : state_names[state],
 			  why && why->code ? ": " : "", why && why->code ? why->text : "");
 	if (why && why->code && !deleted)
 		sbx_box_fail(box, "start", NULL, why);

@@ -20,6 +20,9 @@ def test_the_first_start_of_a_box_is_told_step_by_step(fresh_mnt):
     box = m.box().ready()
     told = [e for e in events(m, box.name) if not e.startswith("looking for an OCI runtime")]
     assert told == ["creating", "starting the container", "running"] or told[-1].startswith("running: no limits"), told
+    box.delete()
+    wait_for(lambda: events(m, box.name)[-1] == "deleted", "the box is gone")
+    assert events(m, box.name)[-2:] == ["deleting", "deleted"] and events(m, box.name).count("deleting") == 1
 
 
 @pytest.fixture
