@@ -29,7 +29,8 @@
 #define ROOM_BYTES_MAX (14ull << 40) /* more would make images that no file on ext4 can be */
 #define GROW_MORE_BYTES (8u << 20)
 #define CAPACITY_MIN_BYTES (4ull << 30) /* an image is made so large at least: sparse, so it costs nothing, and ... */
-#define CAPACITY_FACTOR 4u		/* ... for so much more: a higher limit then only takes ballast away */
+#define CAPACITY_FACTOR 4u		/* ... for so much more: a higher limit then only takes ballast away, but ... */
+#define CAPACITY_MORE_BYTES (64ull << 30) /* ... not for more than this: reserving ballast takes time, and mkdir waits */
 #define LOOP_TRIES 64 /* somebody else took the free device */
 #define MKFS_TIMEOUT_MS 60000
 #define RESIZE_IOCTL _IOW('f', 16, uint64_t) /* EXT4_IOC_RESIZE_FS: the headers of older systems lack it */
@@ -77,8 +78,12 @@ static uint64_t room_for(int dir_fd, uint64_t limit_bytes)
 /* what a new image has room for: a limit that is raised later can be had without making the file system larger */
 static uint64_t capacity_for(int dir_fd, uint64_t limit_bytes)
 {
-	uint64_t bytes = limit_bytes > UINT64_MAX / CAPACITY_FACTOR ? UINT64_MAX : limit_bytes * CAPACITY_FACTOR;
+	uint64_t bytes = limit_bytes;
 
+	if (limit_bytes <= CAPACITY_MORE_BYTES / (CAPACITY_FACTOR - 1))
+		bytes = limit_bytes * CAPACITY_FACTOR;
+	else if (limit_bytes <= UINT64_MAX - CAPACITY_MORE_BYTES)
+		bytes = limit_bytes + CAPACITY_MORE_BYTES;
 	return room_for(dir_fd, bytes < CAPACITY_MIN_BYTES ? CAPACITY_MIN_BYTES : bytes);
 }
 

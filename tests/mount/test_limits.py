@@ -377,6 +377,16 @@ def test_a_disk_limit_changes_while_the_box_runs(disk_mnt):
     assert 60 * MB <= int(box.go(FILL, "code.sh").ok().text) <= 61 * MB
 
 
+def test_a_large_disk_limit_does_not_reserve_much_more(fresh_mnt):
+    if not ROOT:
+        skip("root", "a loop device")
+    m = fresh_mnt(config=limits(disk="40G"))  # mkdir waits until what is beyond the limit is reserved
+    box = m.box()
+    assert os.stat(m.state / "boxes" / box.name / "disk.img").st_size < (40 + 64) * 1.1 * 1024 * MB
+    (box / "limits/disk").write_text("41G")
+    assert (box / "limits/disk").read_text() == f"{41 * 1024 * MB}\n"
+
+
 def test_many_small_files_and_links_cannot_pass_the_disk_limit(disk_mnt):
     box = disk_mnt.box()
     r = box.go(
