@@ -127,6 +127,7 @@ struct sbx_pbox {
 
 	/* loop thread only */
 	struct sbx_fill *fill; /* the copy of its template's files, at work; see fill.h */
+	bool limits_singly;   /* changes of limits go to the runtime one by one: several at once have failed */
 	bool unfilled;	      /* they are not all there; before the loop knows the box: whoever makes it */
 	struct sbx_task task; /* step; holds a reference while queued */
 	bool task_posted;     /* guarded by lock */

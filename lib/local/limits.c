@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns: limits of a box that change.  cpu, memory and pids go through the runtime (`update`) when the box runs, one command for all that
- * wait, and count when it has said yes; disk goes to the volume; the others are only stored.
+ * wait (one for each if it fails), and count when it has said yes; disk goes to the volume; the others are only stored.
  * Threads: step the loop; the rest any.
  */
 #include "local/internal.h"
@@ -161,6 +161,35 @@ static void ask_again(struct sbx_pbox *box)
 	sbx_unlock(&box->lock);
 }
 
+static unsigned int count_at_work(struct sbx_pbox *box)
+{
+	struct sbx_list *p;
+	unsigned int n = 0;
+
+	sbx_lock(&box->lock);
+	sbx_list_for_each(p, &box->changes)
+		n += sbx_container_of(p, struct change, link)->at_work;
+	sbx_unlock(&box->lock);
+	return n;
+}
+
+/* what waits goes to work, into @limits, too */
+static void take_to_work(struct sbx_pbox *box, struct sbx_limits *limits)
+{
+	struct sbx_list *p;
+
+	sbx_lock(&box->lock);
+	sbx_list_for_each(p, &box->changes) {
+		struct change *c = sbx_container_of(p, struct change, link);
+
+		c->at_work = true;
+		*sbx_limit_at(limits, c->which) = c->value;
+		if (box->limits_singly)
+			break;
+	}
+	sbx_unlock(&box->lock);
+}
+
 static void update_done(struct sbx_pbox *box, const struct sbx_spawn_result *result)
 {
 	struct sbx_err err = SBX_ERR_INIT;
@@ -173,6 +202,11 @@ static void update_done(struct sbx_pbox *box, const struct sbx_spawn_result *res
 
 	if (r < 0 && box->have != HAVE_UP && box->have != HAVE_PAUSED) {
 		ask_again(box); /* it ended meanwhile */
+		return;
+	}
+	if (r < 0 && count_at_work(box) > 1) { /* which one was it? the others shall hold */
+		box->limits_singly = true;
+		ask_again(box);
 		return;
 	}
 	take_changes(box, true, &changes);
@@ -214,7 +248,7 @@ static int start_update(struct sbx_pbox *box, const struct sbx_limits *limits, s
 bool sbx_limits_step(struct sbx_pbox *box)
 {
 	struct sbx_err err = SBX_ERR_INIT;
-	struct sbx_list changes, *p;
+	struct sbx_list changes;
 	struct sbx_limits limits;
 	enum box_want want;
 	bool any;
@@ -225,8 +259,10 @@ bool sbx_limits_step(struct sbx_pbox *box)
 	want = box->want;
 	limits = box->record.limits;
 	sbx_unlock(&box->lock);
-	if (!any)
+	if (!any) {
+		box->limits_singly = false;
 		return false;
+	}
 	if (want == WANT_DELETED) {
 		sbx_limits_drop(box);
 		return false;
@@ -246,11 +282,7 @@ bool sbx_limits_step(struct sbx_pbox *box)
 	}
 	if (!sbx_oci_slot(box))
 		return true;
-	sbx_lock(&box->lock);
-	apply(&box->changes, &limits);
-	sbx_list_for_each(p, &box->changes)
-		sbx_container_of(p, struct change, link)->at_work = true;
-	sbx_unlock(&box->lock);
+	take_to_work(box, &limits);
 	r = start_update(box, &limits, &err);
 	if (r == 0)
 		return true;

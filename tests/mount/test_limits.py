@@ -544,6 +544,26 @@ def test_changes_that_wait_for_the_runtime_are_made_by_one_call(slow_update):
     assert calls.read_text().count("update") == 2, "cpu and pids came with one"
 
 
+def test_of_changes_made_by_one_call_only_the_bad_one_fails(slow_update):
+    if not os.path.exists("/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        skip("v2", "cgroup v2 takes less memory than is in use")
+    m, gate, came = slow_update
+    box = m.box()
+    box.start("x = bytearray(200 << 20)\nfor i in range(0, len(x), 4096): x[i] = 1\nprint('READY', flush=True)\nimport time; time.sleep(600)\n")
+    first = spawn(f"echo 100 > {box}/limits/pids")
+    wait_for(came.exists, "the runtime is at it")
+    good, bad = (spawn(f"echo {text} > {box}/limits/{name}") for name, text in [("cpu", "0.3"), ("memory", "32M")])
+    for writer in (first, good, bad):
+        until_waiting(writer, "a writer")
+    gate.unlink()
+    assert finish(bad).rc != 0
+    finish(first).ok()
+    finish(good).ok()
+    assert "of memory are in use" in box.error()
+    assert (box / "limits/cpu").read_text() == "0.3\n"
+    assert (box / "limits/memory").read_text() == f"{512 * MB}\n"
+
+
 def test_stop_and_delete_do_not_wait_for_a_change(slow_update):
     m, gate, came = slow_update
     box = m.box()
