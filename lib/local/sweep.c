@@ -125,10 +125,13 @@ int sbx_local_discard(struct sbx_pbox *box, int dir_fd, const char *name)
 	int e;
 
 	/* a folder of ours around it: what a sandbox has made must not look like a box in the trash */
-	snprintf(folder, sizeof(folder), "discarded-%.40s-%u", box->record.id, atomic_fetch_add(&next, 1));
+	do { /* one of a daemon before us may not be deleted yet */
+		snprintf(folder, sizeof(folder), "discarded-%.40s-%u", box->record.id, atomic_fetch_add(&next, 1));
+		e = mkdirat(p->state->trash_fd, folder, 0700) == 0 ? 0 : errno;
+	} while (e == EEXIST);
+	if (e != 0)
+		return -e;
 	snprintf(to, sizeof(to), "%s/tree", folder);
-	if (mkdirat(p->state->trash_fd, folder, 0700) != 0)
-		return -errno;
 	if (renameat(dir_fd, name, p->state->trash_fd, to) == 0) {
 		sbx_trash_sweep(p, folder);
 		return 0;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Links and names that code in a box plants for the host's tools: no outside byte is read or written, nothing hangs."""
 import errno
+import json
 import os
 import stat
 
@@ -273,6 +274,17 @@ def test_a_file_named_outside_in_the_workspace_does_not_give_links_a_target(box,
     expect_errno(errno.ENOENT, os.stat, box.ws / "l")
     expect_errno(errno.ENOENT, os.stat, box.ws / ".outside")
     assert ".outside" not in os.listdir(box.ws)
+
+
+def test_what_the_last_mount_has_not_deleted_yet_is_in_no_new_ones_way(fresh_mnt):
+    m = fresh_mnt()
+    box = m.box()
+    box.go("import os; os.makedirs('d/.outside/a')").ok()
+    number = json.loads((m.state / "boxes" / box.name / "box.json").read_text())["id"]
+    for n in range(3):  # a new daemon counts from 0 again
+        (m.state / f"trash/discarded-{number}-{n}").mkdir()
+    os.rmdir(box.ws / "d")
+    assert os.listdir(box.ws) == []
 
 
 @pytest.mark.parametrize("made", ["folder", "file", "link"])
