@@ -169,6 +169,8 @@ void sbx_container_fail(struct sbx_pbox *box, const struct sbx_err *why);
 void sbx_container_sweep(struct sbx_pbox *box);
 /* sbx_trash_sweep - delete trash/@name, which is no box's any more; any thread */
 void sbx_trash_sweep(struct sbx_provider *p, const char *name);
+/* sbx_local_discard_rest - delete what a mount before us had still to delete in the volume of @box */
+void sbx_local_discard_rest(struct sbx_pbox *box, int workspace_fd);
 void sbx_container_set_have(struct sbx_pbox *box, enum box_have have);
 /* sbx_container_give_up - the goal is not reachable, or somebody else ended it: do not try again by ourselves; loop thread */
 void sbx_container_give_up(struct sbx_pbox *box);

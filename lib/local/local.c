@@ -67,6 +67,7 @@ void sbx_local_pbox_put(struct sbx_pbox *box)
 int sbx_local_workspace_fd(struct sbx_pbox *box, struct sbx_err *err)
 {
 	int fd = atomic_load(&box->workspace_fd);
+	bool fresh = false;
 
 	if (fd >= 0)
 		return fd;
@@ -78,8 +79,11 @@ int sbx_local_workspace_fd(struct sbx_pbox *box, struct sbx_err *err)
 		fd = sbx_state_volume(box->provider->state, &box->record, err);
 		if (fd >= 0)
 			atomic_store(&box->workspace_fd, fd);
+		fresh = fd >= 0;
 	}
 	sbx_unlock(&box->save_lock);
+	if (fresh)
+		sbx_local_discard_rest(box, fd);
 	return fd;
 }
 

@@ -33,7 +33,7 @@ uint64_t sbx_local_ino(const struct sbx_pbox *box, uint64_t ino);
 
 /*
  * sbx_local_discard - take @name in @dir_fd, a folder of the workspace, away from there, with all below it; it is deleted behind.
- * Any thread; long only where the workspace has a volume of its own.  0 or -errno
+ * Any thread.  0 or -errno
  */
 int sbx_local_discard(struct sbx_pbox *box, int dir_fd, const char *name);
 

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -117,6 +118,92 @@ void sbx_trash_sweep(struct sbx_provider *p, const char *name)
 		free(t);
 }
 
+/* ---- what leaves a workspace with a volume of its own: it stays in the volume, beside the workspace, until it is deleted ---- */
+
+#define DISCARDED "discarded-"
+
+struct discarded {
+	struct sbx_job job;
+	struct sbx_pbox *box; /* counted */
+	int root_fd;	      /* of the volume */
+	char name[64];
+};
+
+static void sweep_discarded(struct sbx_job *job, const atomic_bool *stop)
+{
+	struct discarded *d = sbx_container_of(job, struct discarded, job);
+	struct sbx_removal removal = { .stop = stop };
+	int r = sbx_tree_remove(d->root_fd, d->name, &removal);
+
+	if (r < 0) /* tried again when the volume is mounted the next time */
+		sbx_debug(SBX_LOG_LOCAL, "%s: %s: %s", d->box->record.name, d->name, sbx_errno_name(-r));
+	close(d->root_fd);
+	sbx_local_pbox_put(d->box);
+	free(d);
+}
+
+/* @root_fd is taken */
+static void post_discarded(struct sbx_pbox *box, int root_fd, const char *name)
+{
+	struct discarded *d = calloc(1, sizeof(*d));
+
+	if (d) {
+		d->job.fn = sweep_discarded;
+		d->box = sbx_local_pbox_get(box);
+		d->root_fd = root_fd;
+		snprintf(d->name, sizeof(d->name), "%s", name);
+		if (sbx_worker_post(box->provider->sweeper, &d->job, NULL) == 0)
+			return;
+		sbx_local_pbox_put(box);
+		free(d);
+	}
+	close(root_fd);
+}
+
+static int discard_in_volume(struct sbx_pbox *box, int dir_fd, const char *name)
+{
+	static atomic_uint next;
+	int root_fd, e, fd = sbx_local_workspace_fd(box, NULL);
+	char to[64];
+
+	if (fd < 0)
+		return fd;
+	root_fd = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (root_fd < 0)
+		return -errno;
+	do { /* one of a mount before us may not be deleted yet */
+		snprintf(to, sizeof(to), DISCARDED "%u", atomic_fetch_add(&next, 1));
+		e = renameat2(dir_fd, name, root_fd, to, RENAME_NOREPLACE) == 0 ? 0 : errno;
+	} while (e == EEXIST);
+	if (e == 0) {
+		post_discarded(box, root_fd, to);
+		return 0;
+	}
+	close(root_fd);
+	return -e;
+}
+
+void sbx_local_discard_rest(struct sbx_pbox *box, int workspace_fd)
+{
+	int root_fd = openat(workspace_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd;
+	char **names;
+	size_t n, i;
+
+	if (root_fd < 0)
+		return;
+	if (sbx_state_list_dir(root_fd, &names, &n, NULL) == 0) {
+		for (i = 0; i < n; i++) {
+			if (strncmp(names[i], DISCARDED, strlen(DISCARDED)) != 0)
+				continue;
+			fd = fcntl(root_fd, F_DUPFD_CLOEXEC, 3);
+			if (fd >= 0)
+				post_discarded(box, fd, names[i]);
+		}
+		sbx_state_names_free(names, n);
+	}
+	close(root_fd);
+}
+
 int sbx_local_discard(struct sbx_pbox *box, int dir_fd, const char *name)
 {
 	static atomic_uint next;
@@ -124,6 +211,8 @@ int sbx_local_discard(struct sbx_pbox *box, int dir_fd, const char *name)
 	char folder[64], to[80];
 	int e;
 
+	if (box->record.volume)
+		return discard_in_volume(box, dir_fd, name);
 	/* a folder of ours around it: what a sandbox has made must not look like a box in the trash */
 	do { /* one of a daemon before us may not be deleted yet */
 		snprintf(folder, sizeof(folder), "discarded-%.40s-%u", box->record.id, atomic_fetch_add(&next, 1));
@@ -138,5 +227,5 @@ int sbx_local_discard(struct sbx_pbox *box, int dir_fd, const char *name)
 	}
 	e = errno;
 	unlinkat(p->state->trash_fd, folder, AT_REMOVEDIR);
-	return e == EXDEV ? sbx_tree_remove(dir_fd, name, NULL) : -e;
+	return -e;
 }

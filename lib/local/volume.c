@@ -28,7 +28,7 @@
 #define SLACK_SHARE 256u	      /* one part in this many */
 #define ROOM_BYTES_MAX (14ull << 40) /* more would make images that no file on ext4 can be */
 #define GROW_MORE_BYTES (8u << 20)
-#define CAPACITY_MIN_BYTES (4ull << 30) /* an image is made so large at least: sparse, so it costs nothing, and ... */
+#define CAPACITY_MIN_BYTES (1ull << 30) /* an image is made so large at least: sparse, so it costs nothing, and ... */
 #define CAPACITY_FACTOR 4u		/* ... for so much more: a higher limit then only takes ballast away, but ... */
 #define CAPACITY_MORE_BYTES (64ull << 30) /* ... not for more than this: reserving ballast takes time, and mkdir waits */
 #define LOOP_TRIES 64 /* somebody else took the free device */

@@ -468,6 +468,19 @@ def test_files_of_two_limited_boxes_are_never_taken_for_one(disk_mnt):
     assert os.stat(a.ws / "second").st_ino == os.stat(a.ws / "file").st_ino
 
 
+def test_a_hidden_folder_of_a_limited_box_goes_with_the_one_around_it(disk_mnt):
+    box = disk_mnt.box()
+    box.go("mkdir -p d/.outside/deep && touch d/.outside/deep/f", "code.sh").ok()
+    os.rmdir(box.ws / "d")
+    assert box.go("ls -A", "code.sh").text == ""
+    volume = disk_mnt.state / "boxes" / box.name / "disk"
+    wait_for(lambda: not [n for n in os.listdir(volume) if n.startswith("discarded-")], "it is deleted behind")
+    (volume / "discarded-7/of a mount before").mkdir(parents=True)
+    disk_mnt.restart()
+    assert os.listdir(box.ws) == []
+    wait_for(lambda: not (volume / "discarded-7").exists(), "what was left is deleted at the next use")
+
+
 def test_what_a_limited_box_deletes_is_free_on_the_host(disk_mnt):
     box = disk_mnt.box()
     box.go("dd if=/dev/urandom of=big bs=1M count=30 2>/dev/null; sync", "code.sh").ok()
