@@ -24,9 +24,8 @@ struct text {
 	struct sbx_buf snapshot; /* what this open reads */
 	struct sbx_buf lines;	 /* guarded by lock: SBX_FILE_LINES, what was written so far */
 	bool dirty;		 /* guarded by lock */
-	bool writes, append;
+	bool append;
 	uint64_t next, left_out; /* guarded by lock, SBX_FILE_LOG: where the last read ended; what lies before offset 0 */
-	off_t base;		 /* O_APPEND: bytes that were there at open */
 };
 
 static struct text *text_of(struct fuse_file_info *fi)
@@ -67,11 +66,10 @@ static void text_open(fuse_req_t req, struct sbx_node *node, struct fuse_file_in
 	}
 	sbx_lock_init(&text->lock);
 	sbx_open_add(&text->open, text_drop);
-	text->writes = access != O_RDONLY;
 	text->append = (fi->flags & O_APPEND) != 0;
 	if (file->read && (access != O_WRONLY || (file->flags & SBX_FILE_LINES)))
 		r = file->read(&synth->ref, &text->snapshot, &err);
-	if (r == 0 && text->writes && (file->flags & SBX_FILE_LINES)) {
+	if (r == 0 && access != O_RDONLY && (file->flags & SBX_FILE_LINES)) {
 		if (fi->flags & O_TRUNC)
 			text->dirty = true;
 		else

@@ -36,7 +36,12 @@ uint64_t sbx_limits_memory(uint64_t bytes)
 	return bytes == UINT64_MAX ? bytes : bytes / page * page;
 }
 
-/* the record with @n new values, stored; under save_lock */
+static int no_cgroup(const char *why, struct sbx_err *err)
+{
+	return sbx_err_set(err, EOPNOTSUPP, "no limits of cpu and memory here: %s", why);
+}
+
+/* the record with new limits, stored; under save_lock */
 static int store(struct sbx_pbox *box, const struct sbx_limits *limits, struct sbx_err *err)
 {
 	struct sbx_record rec = box->record; /* limits are changed only here */
@@ -276,8 +281,8 @@ bool sbx_limits_step(struct sbx_pbox *box)
 		return false; /* on its way to something else: then */
 	if (!box->provider->runtime.limits) {
 		take_changes(box, false, &changes);
-		sbx_err_set(&err, EOPNOTSUPP, "no limits of cpu and memory here: %s", box->provider->runtime.no_limits);
-		answer_all(&changes, -EOPNOTSUPP, &err);
+		r = no_cgroup(box->provider->runtime.no_limits, &err);
+		answer_all(&changes, r, &err);
 		return false;
 	}
 	if (!sbx_oci_slot(box))
@@ -303,7 +308,7 @@ int sbx_limits_missing(struct sbx_pbox *box, struct sbx_err *err)
 	limits = box->record.limits;
 	sbx_unlock(&box->lock);
 	if (no_limits)
-		return sbx_err_set(err, EOPNOTSUPP, "no limits of cpu and memory here: %s", no_limits);
+		return no_cgroup(no_limits, err);
 	if (limits.disk_bytes == UINT64_MAX || box->record.volume)
 		return 0;
 	if (sbx_volume_possible(&why) == 0)
@@ -340,7 +345,7 @@ int sbx_local_limit_set(struct sbx_pbox *box, enum sbx_limit which, uint64_t val
 	case SBX_LIMIT_CPU:
 	case SBX_LIMIT_MEMORY:
 		if (no_limits)
-			return sbx_err_set(err, EOPNOTSUPP, "no limits of cpu and memory here: %s", no_limits);
+			return no_cgroup(no_limits, err);
 		break;
 	case SBX_LIMIT_PIDS:
 		if (no_limits) /* then it is an rlimit of what starts from now on */

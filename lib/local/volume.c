@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/spawn.h"
 #include "base/text.h"
+#include "local/runtime.h"
 #include "local/state.h"
 
 #include <errno.h>
@@ -35,26 +36,16 @@
 #define MKFS_TIMEOUT_MS 60000
 #define RESIZE_IOCTL _IOW('f', 16, uint64_t) /* EXT4_IOC_RESIZE_FS: the headers of older systems lack it */
 
-static const char *find_mkfs(void)
-{
-	static const char *const places[] = { "/usr/sbin/mke2fs", "/sbin/mke2fs", "/usr/bin/mke2fs" };
-	size_t i;
-
-	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		if (access(places[i], X_OK) == 0)
-			return places[i];
-	}
-	return NULL;
-}
-
 int sbx_volume_possible(struct sbx_err *err)
 {
+	char mkfs[PATH_MAX];
+
 	if (geteuid() != 0)
 		return sbx_err_set(err, EOPNOTSUPP, "only root can limit disk space (it takes a loop device)");
 	if (access("/dev/loop-control", R_OK | W_OK) != 0)
 		return sbx_err_set(err, EOPNOTSUPP, "limiting disk space needs loop devices, and there is no "
 						    "/dev/loop-control here");
-	if (!find_mkfs())
+	if (!sbx_runtime_program("mke2fs", mkfs))
 		return sbx_err_set(err, EOPNOTSUPP,
 				   "limiting disk space needs mke2fs: install the package e2fsprogs");
 	return 0;
@@ -162,16 +153,20 @@ static int loop_of(int mount_fd)
 
 static int make_fs(int image_fd, struct sbx_err *err)
 {
-	const char *const argv[] = { find_mkfs(), "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-i",
+	char mkfs[PATH_MAX];
+	const char *const argv[] = { mkfs, "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-i",
 				     INODE_EVERY_BYTES, "-J", "size=4",
 				     "-E", "lazy_itable_init=1,nodiscard,root_owner=0:0", "/proc/self/fd/3", NULL };
 	const struct sbx_spawn_fd map = { image_fd, 3 };
 	struct sbx_spawn_spec spec = { .argv = argv, .fds = &map, .fds_n = 1, .timeout_ms = MKFS_TIMEOUT_MS,
 				       .capture_stdout = true };
 	struct sbx_spawn_result result;
-	int r = sbx_spawn_wait(&spec, &result, err);
+	int r;
 
-	return r < 0 ? r : sbx_spawn_check(argv[0], &result, err);
+	if (!sbx_runtime_program("mke2fs", mkfs))
+		return sbx_err_set(err, ENOENT, "mke2fs is not there any more: install the package e2fsprogs");
+	r = sbx_spawn_wait(&spec, &result, err);
+	return r < 0 ? r : sbx_spawn_check(mkfs, &result, err);
 }
 
 static bool is_mounted(int dir_fd)
